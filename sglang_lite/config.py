@@ -1,0 +1,173 @@
+"""How a runtime is set up: what the operator asked for, and what was decided.
+
+`EngineConfig` is what a person writes: `None` or "auto" means "decide for me". `resolve` decides
+every one of them, once, from facts about the model and the machine, and returns a new object;
+nothing patches a config later. No torch here: the facts are handed in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from sglang_lite.errors import InvalidConfig
+
+Dtype = Literal["auto", "bfloat16", "float32"]
+Policy = Literal["lpm", "fcfs"]
+
+DTYPE_BYTES = {"bfloat16": 2, "float32": 4}
+MAX_POOL_TOKENS = 1 << 20
+CHUNK = {"cpu": 512, "cuda": 8192}
+RUNNING = {"cpu": 64, "cuda": 256}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """The options of a runtime. Names as SGLang has them, where it has one.
+
+    Raises:
+        InvalidConfig: a value is out of its range; the message names option, value and range.
+    """
+
+    model: str = "smollm2"  # a known name, a hub id, a folder or a .gguf file
+    served_model_name: str | None = None
+    device: str = "auto"
+    dtype: Dtype = "auto"
+    context_length: int | None = None
+    page_size: int | None = None
+    max_total_tokens: int | None = None  # KV pool, in tokens
+    mem_fraction_static: float = 0.6  # share of free memory that weights and KV pool may take
+    max_running_requests: int | None = None
+    max_queued_requests: int = 4096
+    chunked_prefill_size: int | None = None  # most tokens one step computes
+    schedule_policy: Policy = "lpm"
+    disable_radix_cache: bool = False
+    deterministic: bool = False
+    attention_backend: str = "auto"
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in (("dtype", get_args(Dtype)), ("schedule_policy", get_args(Policy))):
+            if getattr(self, name) not in choices:
+                raise _bad(name, getattr(self, name), f"is one of {', '.join(choices)}")
+        if self.page_size is not None and not 1 <= self.page_size <= 256:
+            raise _bad("page_size", self.page_size, "is between 1 and 256")
+        if not 0.0 < self.mem_fraction_static < 1.0:
+            raise _bad("mem_fraction_static", self.mem_fraction_static, "is between 0 and 1")
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise _bad(name, value, "is at least 1")
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> EngineConfig:
+        """A config from keyword options; an unknown name is refused with the known ones."""
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(options.keys() - known):
+            raise InvalidConfig(
+                f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(known))}."
+            )
+        return cls(**options)
+
+
+_COUNTS = (
+    "context_length",
+    "max_total_tokens",
+    "max_running_requests",
+    "max_queued_requests",
+    "chunked_prefill_size",
+    "threads",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Facts about where the runtime runs, measured by `execution.device`."""
+
+    device: str  # "cpu" or "cuda"
+    free_bytes: int  # memory that weights and KV may use
+    cores: int
+    fast_bfloat16: bool  # the device multiplies bfloat16 matrices in hardware
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What sizing needs to know about a model, read from its config."""
+
+    context_length: int
+    parameters: int
+    kv_elements_per_token: int  # 2 (K and V) * layers * KV heads * head size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """An `EngineConfig` with nothing left to decide."""
+
+    config: EngineConfig
+    device: str
+    dtype: Literal["bfloat16", "float32"]
+    page_size: int
+    num_pages: int  # without page 0, which belongs to nobody
+    context_length: int  # most tokens of one request, bounded by model, option and pool
+    max_running_requests: int
+    chunk: int
+    threads: int
+
+    @property
+    def max_total_tokens(self) -> int:
+        return self.num_pages * self.page_size
+
+    def describe(self) -> str:
+        """One line that says what was chosen."""
+        return (
+            f"{self.device}, {self.dtype}, {self.threads} threads, KV pool of "
+            f"{self.max_total_tokens:,} tokens in pages of {self.page_size}, context "
+            f"{self.context_length:,}, {self.max_running_requests} rows, {self.chunk} tokens a step"
+        )
+
+
+def resolve(config: EngineConfig, model: ModelFacts, machine: Machine) -> Resolved:
+    """Decide everything the operator left open.
+
+    Raises:
+        InvalidConfig: the model or the pool asked for does not fit into memory.
+    """
+    dtype: Literal["bfloat16", "float32"]
+    if config.dtype == "auto":
+        dtype = "bfloat16" if machine.fast_bfloat16 else "float32"
+    else:
+        dtype = config.dtype
+    page_size = config.page_size or (16 if machine.device == "cuda" else 1)
+    tokens = config.max_total_tokens or _pool_tokens(config, model, machine, dtype)
+    num_pages = max(1, tokens // page_size)
+    context = min(config.context_length or model.context_length, num_pages * page_size)
+    return Resolved(
+        config=config,
+        device=machine.device,
+        dtype=dtype,
+        page_size=page_size,
+        num_pages=num_pages,
+        context_length=context,
+        max_running_requests=config.max_running_requests or RUNNING[machine.device],
+        chunk=config.chunked_prefill_size or CHUNK[machine.device],
+        threads=config.threads or machine.cores,
+    )
+
+
+def _pool_tokens(config: EngineConfig, model: ModelFacts, machine: Machine, dtype: str) -> int:
+    """As many tokens as the allowed share of free memory holds beside the weights."""
+    weights = model.parameters * DTYPE_BYTES[dtype]
+    spare = int(machine.free_bytes * config.mem_fraction_static) - weights
+    tokens = spare // (model.kv_elements_per_token * DTYPE_BYTES[dtype])
+    if tokens < 256:
+        raise InvalidConfig(
+            f"the model's weights need {weights >> 20} MiB as {dtype}, and "
+            f"{config.mem_fraction_static:.0%} of the {machine.free_bytes >> 20} MiB free leave "
+            f"room for {max(tokens, 0)} KV tokens (at least 256 are needed); free memory, raise "
+            "--mem-fraction-static or choose a smaller model or dtype."
+        )
+    return min(tokens, MAX_POOL_TOKENS)
+
+
+def _bad(name: str, value: object, rule: str) -> InvalidConfig:
+    return InvalidConfig(f"--{name.replace('_', '-')} {rule}, got {value!r}.")

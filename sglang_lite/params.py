@@ -1,0 +1,115 @@
+"""The one declaration of every runtime parameter of a request.
+
+The wire carries these classes as they are, the language forwards keyword arguments to them and
+the sampler reads them. Names follow OpenAI's API where it has one. Each edge that speaks other
+names (HTTP bodies, SGLang's `sampling_params`) has its own table, tested to cover every field.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+
+from sglang_lite.errors import InvalidRequest
+
+MAX_STOPS = 32
+MAX_STOP_BYTES = 1_024
+MAX_LOGPROBS = 100
+MAX_LOGIT_BIAS = 1_024
+MAX_TOKENS = 1 << 20
+MAX_SEED = 1 << 63
+
+GREEDY_BELOW = 1e-6  # a temperature under this means: take the most likely token
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """How to choose the next token, and when to stop.
+
+    Raises:
+        InvalidRequest: a value is out of its range; the message names field, value and range.
+    """
+
+    max_tokens: int = 128  # 0: compute the prompt and generate nothing
+    min_tokens: int = 0  # no stop of any kind (ids, strings, EOS) before this many tokens
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1  # -1: off
+    min_p: float = 0.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: dict[int, float] = {}
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    seed: int | None = None  # None: the client draws one, so a request can be retracted and resumed
+    logprobs: int | None = None  # None: none; 0: the chosen token's; n: the n likeliest as well
+
+    def __post_init__(self) -> None:
+        _within("max_tokens", self.max_tokens, 0, MAX_TOKENS)
+        _within("min_tokens", self.min_tokens, 0, MAX_TOKENS)
+        _within("temperature", self.temperature, 0.0, 100.0)
+        _within("min_p", self.min_p, 0.0, 1.0)
+        _within("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        _within("presence_penalty", self.presence_penalty, -2.0, 2.0)
+        if not 0.0 < self.top_p <= 1.0:
+            raise _bad("top_p", self.top_p, "must be above 0 and at most 1")
+        if not (self.top_k == -1 or self.top_k >= 1):
+            raise _bad("top_k", self.top_k, "must be -1 (off) or at least 1")
+        if not 0.0 < self.repetition_penalty <= 10.0:
+            raise _bad("repetition_penalty", self.repetition_penalty, "must be above 0, at most 10")
+        if self.seed is not None:
+            _within("seed", self.seed, -MAX_SEED, MAX_SEED - 1)
+        if self.logprobs is not None:
+            _within("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        self._check_stops()
+        self._check_logit_bias()
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature < GREEDY_BELOW or self.top_k == 1
+
+    @property
+    def penalised(self) -> bool:
+        """Whether the sampler must know which tokens this request has seen."""
+        return bool(
+            self.frequency_penalty or self.presence_penalty or self.repetition_penalty != 1.0
+        )
+
+    def _check_stops(self) -> None:
+        if len(self.stop) + len(self.stop_token_ids) > MAX_STOPS:
+            count = len(self.stop) + len(self.stop_token_ids)
+            raise _bad("stop", count, f"stops are too many, at most {MAX_STOPS}")
+        for stop in self.stop:
+            if not stop or len(stop.encode()) > MAX_STOP_BYTES:
+                size = len(stop.encode())
+                raise _bad("stop", f"{size} bytes", f"a stop has 1 to {MAX_STOP_BYTES} bytes")
+        for id in self.stop_token_ids:
+            if id < 0:
+                raise _bad("stop_token_ids", id, "a token id must not be negative")
+
+    def _check_logit_bias(self) -> None:
+        if len(self.logit_bias) > MAX_LOGIT_BIAS:
+            raise _bad("logit_bias", len(self.logit_bias), f"entries, at most {MAX_LOGIT_BIAS}")
+        for id, bias in self.logit_bias.items():
+            if id < 0:
+                raise _bad("logit_bias", id, "a token id must not be negative")
+            _within("logit_bias", bias, -100.0, 100.0)
+
+
+class Constraint(msgspec.Struct, frozen=True, array_like=True):
+    """What the output must match. No engine holds one yet: a request with one is refused."""
+
+    kind: Literal["regex", "json_schema", "choice", "ebnf"]
+    source: str
+
+
+def _within(name: str, value: float, low: float, high: float) -> None:
+    if not (low <= value <= high) or math.isnan(value):
+        raise _bad(name, value, f"must be between {low} and {high}")
+
+
+def _bad(name: str, value: object, rule: str) -> InvalidRequest:
+    return InvalidRequest(f"`{name}` {rule}, got {value!r}.", param=name)
