@@ -1,0 +1,62 @@
+"""From options to a core that is ready to step: the one place where all its parts meet."""
+
+from __future__ import annotations
+
+from sglang_lite.config import EngineConfig, Resolved, resolve
+from sglang_lite.runtime.core import EngineCore, Runner
+from sglang_lite.runtime.scheduling.cache import PrefixCache
+from sglang_lite.runtime.scheduling.intake import Limits
+from sglang_lite.runtime.scheduling.layout import SHARE_FROM
+from sglang_lite.runtime.scheduling.scheduler import Scheduler
+from sglang_lite.wire import ModelInfo
+
+
+def build_core(config: EngineConfig) -> tuple[EngineCore, ModelInfo]:
+    """Open the model, decide what `config` left open, and put the runtime together.
+
+    Raises:
+        InvalidConfig: the device, the memory or an option does not allow it.
+        ModelFileError: the model's files are missing or broken.
+    """
+    from sglang_lite.runtime.execution.device import probe
+    from sglang_lite.runtime.execution.runner import ModelRunner
+    from sglang_lite.runtime.model.config import read_facts
+    from sglang_lite.runtime.model.hub import open_model
+    from sglang_lite.runtime.tokenizer import Tokenizer
+
+    source = open_model(config.model)
+    resolved = resolve(config, read_facts(source.folder), probe(config.device))
+    tokenizer = Tokenizer.load(source.folder)
+    runner = ModelRunner(resolved, source.folder)
+    info = ModelInfo(
+        name=config.served_model_name or source.name,
+        folder=str(source.folder),
+        vocab_size=runner.vocab_size,
+        context_length=resolved.context_length,
+        eos_token_ids=tokenizer.eos_token_ids,
+        page_size=resolved.page_size,
+        max_total_tokens=resolved.max_total_tokens,
+    )
+    return assemble_core(resolved, runner, info, list(tokenizer.token_bytes)), info
+
+
+def assemble_core(
+    resolved: Resolved, runner: Runner, info: ModelInfo, token_bytes: list[bytes]
+) -> EngineCore:
+    """The core around any runner, real or fake."""
+    config = resolved.config
+    scheduler = Scheduler(
+        PrefixCache(resolved.num_pages, resolved.page_size, enabled=not config.disable_radix_cache),
+        Limits(
+            vocab_size=info.vocab_size,
+            context_length=resolved.context_length,
+            max_queued_requests=config.max_queued_requests,
+            eos_token_ids=frozenset(info.eos_token_ids),
+        ),
+        token_bytes,
+        policy=config.schedule_policy,
+        chunk=resolved.chunk,
+        max_running=resolved.max_running_requests,
+        share_from=None if config.deterministic else SHARE_FROM,
+    )
+    return EngineCore(scheduler, runner)

@@ -1,0 +1,195 @@
+"""From submitted requests to batches, and from a batch's results to words for clients.
+
+`plan` makes a batch, `commit` reads its results, `fail` is told that there are none. A request
+ends in one function, `_leave`, and gets exactly one last word: a finish or a failure.
+
+No torch, no socket and no clock: a test steps it by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from sglang_lite.errors import InvalidRequest, Overloaded, RequestFailed
+from sglang_lite.runtime.scheduling.assemble import Plan, assemble
+from sglang_lite.runtime.scheduling.batch import Sampled
+from sglang_lite.runtime.scheduling.cache import PrefixCache
+from sglang_lite.runtime.scheduling.commit import finish_after, report_scores, report_token
+from sglang_lite.runtime.scheduling.intake import Limits, accept
+from sglang_lite.runtime.scheduling.layout import SHARE_FROM
+from sglang_lite.runtime.scheduling.output import Outbox
+from sglang_lite.runtime.scheduling.planner import Planner
+from sglang_lite.runtime.scheduling.policy import Queues
+from sglang_lite.runtime.scheduling.request import Key, Request
+from sglang_lite.wire import Finish, FinishReason, Submit
+
+COUNTERS = (
+    "cached_tokens",
+    "computed_prompt_tokens",
+    "computed_decode_tokens",
+    "duplicate_prefill_tokens",
+    "retractions",
+    "finished",
+    "aborted",
+    "failed",
+)
+
+
+class Scheduler:
+    def __init__(
+        self,
+        cache: PrefixCache,
+        limits: Limits,
+        token_bytes: Sequence[bytes],
+        *,
+        policy: str = "lpm",
+        chunk: int = 512,
+        max_running: int = 64,
+        share_from: int | None = SHARE_FROM,
+    ) -> None:
+        self.cache, self.limits, self.token_bytes = cache, limits, token_bytes
+        self.share_from = share_from
+        self.queues = Queues(policy)
+        self.counters = dict.fromkeys(COUNTERS, 0)
+        self.planner = Planner(cache, self.queues, self.counters, chunk, max_running)
+        self.outbox = Outbox()
+        self.requests: dict[Key, Request] = {}
+        self._arrivals = count(1)
+
+    # -------------------------------------------------------------- from clients
+
+    def submit(self, key: Key, message: Submit) -> None:
+        """Queue a request.
+
+        Raises:
+            InvalidRequest: it can never run; the message says why, with value and limit.
+            Overloaded: the queue is full.
+        """
+        if key in self.requests:
+            raise InvalidRequest(f"id {message.id} is in use by another request of this client.")
+        if len(self.queues) >= self.limits.max_queued_requests:
+            raise Overloaded(
+                f"{len(self.queues)} requests wait and at most {self.limits.max_queued_requests} "
+                "may (--max-queued-requests); try again later."
+            )
+        request = accept(key, message, self.limits, next(self._arrivals))
+        self.requests[key] = request
+        self.queues.add(request)
+
+    def abort(self, key: Key) -> None:
+        """End a request as aborted; an unknown one has ended already."""
+        if request := self.requests.get(key):
+            self._end(request, Finish(FinishReason.ABORT))
+
+    def drop(self, client: bytes) -> None:
+        """End all requests of a client that is gone; nothing is said to it any more."""
+        for key in [key for key in self.requests if key[0] == client]:
+            self.abort(key)
+        self.outbox.forget(client)
+
+    # -------------------------------------------------------------- a step
+
+    def plan(self) -> Plan | None:
+        """Choose what to compute next; None: nothing, until the next commit or submit."""
+        rows, copies = self.planner.plan()
+        if not rows:
+            return None
+        plan = assemble(
+            self.planner.seq,
+            rows,
+            copies,
+            page_size=self.cache.page_size,
+            share_from=self.share_from,
+        )
+        for request in plan.draws:
+            request.in_flight += 1
+            request.fresh = False
+        return plan
+
+    def commit(self, plan: Plan, sampled: Sampled) -> None:
+        """Take the results of a batch: scores, tokens, and who is at an end."""
+        at = 0
+        for row in plan.scored:
+            if not row.request.ended:
+                report_scores(self.outbox, row, sampled, at)
+            at += row.scored
+        for index, request in enumerate(plan.draws):
+            request.in_flight -= 1
+            if not request.ended:
+                self._take(request, sampled, index)
+        for row in plan.rows:
+            request = row.request
+            if not request.generates and not request.ended and row.end >= request.target:
+                self._end(request, Finish(FinishReason.LENGTH))
+
+    def fail(self, plan: Plan, error: Exception, later: Plan | None = None) -> None:
+        """A launch failed: its rows end with the cause, and what it was to fill is forgotten.
+
+        `later`, a batch planned on top of it, shares its fate.
+        """
+        reason = f"the forward pass failed: {type(error).__name__}: {error}"
+        for row in [*plan.rows, *(later.rows if later else ())]:
+            if not row.request.ended:
+                self._fail(row.request, reason)
+        for request in list(self.planner.running):
+            assert request.lease is not None
+            if any(node.filled >= plan.seq for node in request.lease.node.ancestry()):
+                self.planner.retract(request, publish=False)
+        self.cache.drop(plan.seq)
+
+    # -------------------------------------------------------------- ends
+
+    def _take(self, request: Request, sampled: Sampled, index: int) -> None:
+        if not sampled.ok[index]:
+            self._fail(request, "the model's logits were not finite (NaN or infinity).")
+            return
+        token = int(sampled.tokens[index])
+        request.append(token)
+        report_token(self.outbox, request, token, sampled, index)
+        if finish := finish_after(request, token, self.token_bytes[token]):
+            self._end(request, finish)
+
+    def _end(self, request: Request, finish: Finish) -> None:
+        aborted = finish.reason is FinishReason.ABORT
+        self._leave(request, "aborted" if aborted else "finished", publish=not aborted)
+        cached, retractions = request.cached_tokens, request.retractions
+        word = Finish(finish.reason, finish.matched, finish.cut, cached, retractions)
+        self.outbox.finish(request.key, word)
+
+    def _fail(self, request: Request, reason: str) -> None:
+        self._leave(request, "failed", publish=False)
+        self.outbox.fail(request.key, RequestFailed.status, reason)
+
+    def _leave(self, request: Request, outcome: str, *, publish: bool) -> None:
+        request.ended = True
+        del self.requests[request.key]
+        self.planner.leave(request, publish=publish)
+        self.counters[outcome] += 1
+
+    # -------------------------------------------------------------- the whole
+
+    @property
+    def idle(self) -> bool:
+        return not self.requests and not self.outbox
+
+    def check(self) -> None:
+        """Raise AssertionError unless pages, slots and requests are all accounted for."""
+        self.planner.check()
+        planner = self.planner
+        here = [*planner.running, *(entry[1] for entry in planner.retracted), *self.queues]
+        assert len(here) == len(self.requests), "a request is lost or kept twice"
+
+    def stats(self) -> dict[str, float | int | str | bool]:
+        tree = self.cache.tree
+        return {
+            "running": len(self.planner.running),
+            "waiting": len(self.queues) + len(self.planner.retracted),
+            "page_size": self.cache.page_size,
+            "pages_total": self.cache.num_pages,
+            "pages_free": len(self.cache.free),
+            "pages_cached": tree.evictable,
+            "pages_shared": tree.size - tree.evictable,
+            "pages_leased": sum(each.count - each.shared for each in self.cache.leases),
+            **self.counters,
+        }

@@ -1,0 +1,132 @@
+"""The page cache against the simplest truth: any calls, in any order, at any time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from sglang_lite.runtime.scheduling.cache import Lease, PrefixCache
+
+PAGES = 12
+texts = st.lists(st.integers(0, 1), min_size=1, max_size=12)
+spaces = st.sampled_from(["", "a"])
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """`holds` is the truth: which text was written up to each page, and for whom."""
+
+    page_size = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = PrefixCache(PAGES, self.page_size)
+        self.running: list[tuple[Lease, np.ndarray, int]] = []
+        self.holds: dict[int, tuple[str, bytes]] = {}
+        self.seq = 0
+
+    def prefixes(self, space: str, text: np.ndarray) -> list[tuple[str, bytes]]:
+        ends = range(self.page_size, len(text) + 1, self.page_size)
+        return [(space, text[:end].tobytes()) for end in ends]
+
+    def cached(self) -> set[tuple[str, bytes]]:
+        return {self.holds[page] for node in self.cache.tree for page in node.pages.tolist()}
+
+    @rule(tokens=texts, space=spaces)
+    def start(self, tokens: list[int], space: str) -> None:
+        """A prompt is looked up, computed whole, and published at once."""
+        text = np.array(tokens, np.int32)
+        self.seq += 1
+        known, wanted = self.cached(), self.prefixes(space, text)
+        assert self.cache.peek(text, space) == self.page_size * sum(p in known for p in wanted)
+
+        lease = self.cache.acquire(text, space)
+
+        assert [self.holds[p] for p in lease.pages.tolist()] == [p for p in wanted if p in known]
+        if self.cache.extend(lease, len(wanted) - lease.count):
+            self.holds |= dict(zip(lease.pages.tolist(), wanted, strict=True))
+            self.cache.publish(lease, text, self.seq)
+            self.running.append((lease, text, self.seq))
+        else:
+            self.cache.release(lease)
+
+    @rule(data=st.data(), more=texts)
+    def grow(self, data: st.DataObject, more: list[int]) -> None:
+        """A running text grows; the new pages may turn out to be in the tree already."""
+        if not self.running:
+            return
+        at = data.draw(st.integers(0, len(self.running) - 1))
+        lease, text, _ = self.running[at]
+        longer = np.concatenate((text, np.array(more, np.int32)))
+        wanted = self.prefixes(lease.namespace, longer)
+        if self.cache.extend(lease, len(wanted) - lease.count):
+            self.seq += 1
+            fresh = zip(lease.pages[lease.shared :].tolist(), wanted[lease.shared :], strict=True)
+            self.holds |= dict(fresh)
+            self.cache.publish(lease, longer, self.seq)
+            self.running[at] = lease, longer, self.seq
+            assert [self.holds[page] for page in lease.pages.tolist()] == wanted
+
+    @rule(data=st.data(), times=st.integers(1, 2))
+    def end(self, data: st.DataObject, times: int) -> None:
+        """Finish, or finish and then hear of an abort that was already on its way."""
+        if self.running:
+            lease, *_ = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
+            for _ in range(times):
+                self.cache.release(lease)
+
+    @rule(tokens=texts, space=spaces)
+    def borrow(self, tokens: list[int], space: str) -> None:
+        """A copied slot comes from a page that agrees with the text up to it."""
+        text = np.array(tokens, np.int32)
+        lease = self.cache.acquire(text, space)
+        if self.cache.extend(lease, 1):
+            first = lease.shared * self.page_size
+            source, target = self.cache.borrow(lease, text, first)
+            for offset, (out, into) in enumerate(zip(source, target, strict=True)):
+                held = np.frombuffer(self.holds[int(out) // self.page_size][1], np.int32)
+                assert int(out) % self.page_size == offset
+                assert into == lease.pages[lease.shared] * self.page_size + offset
+                end = first + offset + 1
+                assert np.array_equal(held[:end], text[:end])
+        self.cache.settle()
+        self.cache.release(lease)
+
+    @rule(back=st.integers(0, 3))
+    def fail(self, back: int) -> None:
+        """Batches from `since` on failed: their readers go, and so does what they filled."""
+        since = max(1, self.seq - back)
+        kept = []
+        for lease, text, seq in self.running:
+            filled = any(node.filled >= since for node in lease.node.ancestry())
+            if filled:
+                self.cache.release(lease)
+            else:
+                kept.append((lease, text, seq))
+        self.running = kept
+        self.cache.drop(since)
+        assert all(node.filled < since for node in self.cache.tree)
+
+    @rule()
+    def flush(self) -> None:
+        self.cache.flush()
+        assert self.cache.tree.evictable == 0
+
+    @invariant()
+    def every_page_has_one_owner(self) -> None:
+        self.cache.check()
+        for lease, text, _ in self.running:
+            wanted = self.prefixes(lease.namespace, text)
+            assert [self.holds[page] for page in lease.pages.tolist()] == wanted
+
+
+@pytest.mark.parametrize("page_size", [1, 2, 3])
+def test_any_sequence_of_calls_keeps_every_page(page_size: int) -> None:
+    from hypothesis.stateful import run_state_machine_as_test
+
+    machine = type("Machine", (CacheMachine,), {"page_size": page_size})
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=150, stateful_step_count=30, deadline=None)
+    )

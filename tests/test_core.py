@@ -1,0 +1,250 @@
+"""Requests come, go and are cut short at any moment; every text is still the right one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sglang_lite.errors import EngineFailed
+from sglang_lite.params import SamplingParams
+from sglang_lite.runtime.core import EngineCore
+from sglang_lite.runtime.scheduling.cache import PrefixCache
+from sglang_lite.runtime.scheduling.intake import Limits
+from sglang_lite.runtime.scheduling.scheduler import Scheduler
+from sglang_lite.testing import START, FakeRunner, draw, extend, score
+from sglang_lite.wire import Finish, FinishReason, Submit, pack
+
+VOCAB, EOS = 6, 5
+BYTES = [b"a", b"b", b"c", b"d", b"e", b"."]
+
+
+def make_core(
+    page_size: int = 1,
+    tokens: int = 32,
+    *,
+    chunk: int = 8,
+    rows: int = 4,
+    overlap: bool = False,
+    policy: str = "lpm",
+    fail_at: tuple[int, ...] = (),
+    cached: bool = True,
+    queue: int = 100,
+) -> EngineCore:
+    pages = tokens // page_size
+    limits = Limits(
+        vocab_size=VOCAB,
+        context_length=pages * page_size,
+        max_queued_requests=queue,
+        eos_token_ids=frozenset({EOS}),
+    )
+    scheduler = Scheduler(
+        PrefixCache(pages, page_size, enabled=cached),
+        limits,
+        BYTES,
+        policy=policy,
+        chunk=chunk,
+        max_running=rows,
+        share_from=4,
+    )
+    runner = FakeRunner(page_size, range(VOCAB), fail_at=fail_at)
+    return EngineCore(scheduler, runner, overlap=overlap)
+
+
+class Listener:
+    """Hears what a core says, and holds it to the rules of a conversation."""
+
+    def __init__(self, core: EngineCore) -> None:
+        self.core = core
+        self.prompts: dict[int, tuple[list[int], SamplingParams]] = {}
+        self.tokens: dict[int, list[int]] = {}
+        self.scores: dict[int, list[float]] = {}
+        self.last: dict[int, Finish] = {}
+        self.failed: dict[int, str] = {}
+        self.clients: dict[int, bytes] = {}
+        self.scored: dict[int, int] = {}
+        self.aborted: set[int] = set()
+
+    def live(self, kind: str, what: Any) -> None:
+        """One event of a random life."""
+        if kind == "submit":
+            self.submit(**what)
+        elif kind == "abort" and what in self.clients:
+            self.core.abort(self.clients[what], what)
+            self.aborted.add(what)
+        elif kind == "drop":
+            self.core.drop(what)
+            self.aborted |= {id for id, client in self.clients.items() if client == what}
+        elif kind == "step":
+            for _ in range(what):
+                self.step()
+
+    def compare(self, id: int, context: int) -> None:
+        """What a request got is what it would have got alone, or the beginning of it."""
+        prompt, params = self.prompts[id]
+        want = alone(prompt, params, context)
+        if self.last[id].reason is FinishReason.ABORT:
+            assert id in self.aborted
+            assert self.tokens[id] == want[: len(self.tokens[id])]
+            return
+        assert self.tokens[id] == want
+        if id in self.scored:
+            expected = alone_scores(prompt, self.scored[id])
+            assert self.scores.get(id, []) == pytest.approx(expected, abs=1e-6)
+
+    def submit(self, prompt: list[int], client: bytes = b"c", **options: Any) -> int:
+        id = len(self.prompts)
+        logits_from = options.pop("logits_from", None)
+        params = SamplingParams(**options)
+        message = Submit(id, pack(prompt), params, logits_from=logits_from)
+        self.core.submit(client, message)
+        self.prompts[id], self.clients[id] = (prompt, params), client
+        if logits_from is not None:
+            self.scored[id] = logits_from
+        self.tokens[id] = []
+        return id
+
+    def step(self) -> None:
+        outputs = self.core.step()
+        self.core.check()
+        for output in outputs.values():
+            at = 0
+            for id, count in zip(output.ids, output.counts, strict=True):
+                assert id not in self.last, "nothing may follow the last word"
+                self.tokens[id] += output.tokens[at : at + count]
+                at += count
+            for id, scores in output.scores.items():
+                self.scores.setdefault(id, []).extend(scores)
+            for id, finish in output.finishes.items():
+                assert id not in self.last | self.failed
+                self.last[id] = finish
+            for id, _, reason in output.failures:
+                assert id not in self.last | self.failed
+                self.failed[id] = reason
+
+    def run(self, limit: int = 2000) -> None:
+        for _ in range(limit):
+            if self.core.idle:
+                return
+            self.step()
+        raise AssertionError("the core does not come to rest")
+
+
+def alone(prompt: list[int], params: SamplingParams, context: int) -> list[int]:
+    """What the request would get if it were the only one."""
+    state = START
+    for token in prompt:
+        state = extend(state, token)
+    text: list[int] = []
+    while len(text) < params.max_tokens and len(prompt) + len(text) < context:
+        banned = [EOS] if len(text) < params.min_tokens and not params.ignore_eos else []
+        text.append(draw(state, range(VOCAB), banned))
+        state = extend(state, text[-1])
+        if text[-1] == EOS and not params.ignore_eos:
+            break
+        joined = b"".join(BYTES[token] for token in text).decode()
+        if len(text) >= params.min_tokens and any(joined.endswith(s) for s in params.stop):
+            break
+    return text
+
+
+def alone_scores(prompt: list[int], logits_from: int) -> list[float]:
+    state, scores = START, []
+    for position, token in enumerate(prompt):
+        if position >= max(1, logits_from):
+            scores.append(score(state, token))
+        state = extend(state, token)
+    return scores
+
+
+prompts = st.lists(st.integers(0, 1), min_size=1, max_size=20)
+submits = st.fixed_dictionaries(
+    {"prompt": prompts, "max_tokens": st.integers(0, 8)},
+    optional={
+        "min_tokens": st.integers(0, 4),
+        "ignore_eos": st.booleans(),
+        "stop": st.sampled_from([("a",), ("ab", "c")]),
+        "logits_from": st.integers(0, 1),
+        "client": st.sampled_from([b"c", b"d"]),
+    },
+)
+events = st.lists(
+    st.tuples(st.just("submit"), submits)
+    | st.tuples(st.just("abort"), st.integers(0, 6))
+    | st.tuples(st.just("step"), st.integers(1, 4))
+    | st.tuples(st.just("drop"), st.sampled_from([b"d"])),
+    max_size=25,
+)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("page_size", [1, 4, 16])
+@settings(max_examples=120, deadline=None)
+@given(
+    events=events,
+    chunk=st.integers(1, 12),
+    pool=st.sampled_from([32, 48]),
+    policy=st.sampled_from(["lpm", "fcfs"]),
+    cached=st.booleans(),
+)
+def test_every_text_is_what_it_would_be_alone(
+    page_size: int,
+    overlap: bool,
+    events: list[tuple[str, Any]],
+    chunk: int,
+    pool: int,
+    policy: str,
+    cached: bool,
+) -> None:
+    core = make_core(page_size, pool, chunk=chunk, overlap=overlap, policy=policy, cached=cached)
+    listener = Listener(core)
+    for kind, what in events:
+        listener.live(kind, what)
+    listener.run()
+
+    silent = {id for id in listener.aborted if listener.clients[id] == b"d"}
+    assert listener.last.keys() | silent == listener.clients.keys(), "everyone gets a last word"
+    assert not listener.failed
+    for id in listener.last:
+        listener.compare(id, pool)
+    assert not core.scheduler.cache.leases, "all pages are given back"
+    if not any("logits_from" in what for kind, what in events if kind == "submit"):
+        assert core.scheduler.counters["duplicate_prefill_tokens"] == 0
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@settings(max_examples=100, deadline=None)
+@given(
+    waves=st.lists(st.lists(prompts, min_size=1, max_size=4), min_size=2, max_size=3),
+    fail_at=st.integers(1, 12),
+    page_size=st.sampled_from([1, 4]),
+)
+def test_a_failed_launch_fails_its_rows_and_the_engine_goes_on(
+    overlap: bool, waves: list[list[list[int]]], fail_at: int, page_size: int
+) -> None:
+    core = make_core(page_size, 48, overlap=overlap, fail_at=(fail_at,))
+    listener = Listener(core)
+    for wave in waves:
+        for prompt in wave:
+            listener.submit(prompt, max_tokens=6)
+        for _ in range(3):
+            listener.step()
+    listener.run()
+    assert listener.last.keys() | listener.failed.keys() == listener.prompts.keys()
+    for id in listener.last:
+        prompt, params = listener.prompts[id]
+        assert listener.tokens[id] == alone(prompt, params, 48)
+    for reason in listener.failed.values():
+        assert "told to fail" in reason
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_two_failed_launches_in_a_row_end_the_engine(overlap: bool) -> None:
+    core = make_core(overlap=overlap, fail_at=(1, 2))
+    listener = Listener(core)
+    for _ in range(6):  # more than there are rows
+        listener.submit([0, 1, 1], max_tokens=6)
+    with pytest.raises(EngineFailed, match=r"two forward passes.*told to fail"):
+        listener.run()
