@@ -100,6 +100,12 @@ class EngineCore:
         self.scheduler.cache.flush()
         return True
 
+    def close(self, reason: str) -> dict[bytes, Output]:
+        """Fail everything that is still here; return the last words."""
+        self._launched = None
+        self.scheduler.close(reason)
+        return self.scheduler.outbox.take()
+
     def check(self) -> None:
         """Raise AssertionError unless every page, slot and request is accounted for."""
         self.scheduler.check()

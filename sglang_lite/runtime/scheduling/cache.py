@@ -165,17 +165,19 @@ class PrefixCache:
     def check(self) -> None:
         """Raise AssertionError unless each page has one owner and each pin a lease behind it."""
         self.tree.check()
-        pages, pinned = list(self.free), 0
+        pages, pinned = [np.array(self.free, np.int32)], 0
         for node in self.tree:
-            pages += node.pages.tolist()
+            pages.append(node.pages)
             pinned += node.pins * len(node.pages)
         for lease in self.leases:
-            pages += lease.table[lease.shared : lease.count].tolist()
+            pages.append(lease.table[lease.shared : lease.count])
             pinned -= lease.shared
             path = [node.pages for node in lease.node.ancestry()]
             shared = np.concatenate([EMPTY, *path[::-1]])
             assert np.array_equal(shared, lease.table[: lease.shared]), "a stale page table"
-        assert sorted(pages) == list(range(1, self.num_pages + 1)), "a page is lost or owned twice"
+        owned = np.sort(np.concatenate(pages))
+        everything = np.arange(1, self.num_pages + 1)
+        assert np.array_equal(owned, everything), "a page is lost or owned twice"
         assert pinned == 0 or self._sources, "a pin without a lease"
 
     def _adopt(self, lease: Lease, match: Match) -> None:

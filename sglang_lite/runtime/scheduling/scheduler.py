@@ -138,6 +138,11 @@ class Scheduler:
                 self.planner.retract(request, publish=False)
         self.cache.drop(plan.seq)
 
+    def close(self, reason: str) -> None:
+        """The runtime ends: so does every request, with the cause."""
+        for request in list(self.requests.values()):
+            self._fail(request, reason)
+
     # -------------------------------------------------------------- ends
 
     def _take(self, request: Request, sampled: Sampled, index: int) -> None:

@@ -1,0 +1,64 @@
+"""An event loop in a thread of its own, for those who call from outside any loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_END = object()
+
+
+class LoopThread:
+    """Runs coroutines for threads that have no loop, until `close`."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` there and wait for it here; interrupted here, it is cancelled there."""
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def await_here(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` there and await it in the caller's loop."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """Iterate over what is produced there; leaving early closes it."""
+        try:
+            while (item := self.run(_next(items))) is not _END:
+                yield item
+        finally:
+            self.run(_close(items))
+
+    async def iterate_here(self, items: AsyncIterator[T]) -> AsyncIterator[T]:
+        """The same, from the caller's loop."""
+        try:
+            while (item := await self.await_here(_next(items))) is not _END:
+                yield item
+        finally:
+            await self.await_here(_close(items))
+
+    def close(self) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+            self.loop.close()
+
+
+async def _next(items: AsyncIterator[T]) -> T | Any:
+    return await anext(items, _END)
+
+
+async def _close(items: AsyncIterator[Any]) -> None:
+    if close := getattr(items, "aclose", None):
+        await close()

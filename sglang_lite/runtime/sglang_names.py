@@ -1,0 +1,100 @@
+"""SGLang's names for sampling parameters, and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from sglang_lite.errors import InvalidRequest, Unsupported
+from sglang_lite.params import SamplingParams
+
+RENAMED = {
+    "max_new_tokens": "max_tokens",
+    "min_new_tokens": "min_tokens",
+    "sampling_seed": "seed",
+}
+CONSTRAINTS = ("regex", "json_schema", "ebnf", "structural_tag")
+OURS = frozenset(field.name for field in msgspec.structs.fields(SamplingParams))
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """`sampling_params` of SGLang: ours, and what is about the answer's form."""
+
+    params: SamplingParams
+    n: int = 1
+    skip_special_tokens: bool = True
+    no_stop_trim: bool = False
+
+
+def read_sampling(given: Mapping[str, Any] | None, **more: Any) -> Sampling:
+    """Read a dict of SGLang's names; `more` are fields under our names that come on top.
+
+    Raises:
+        InvalidRequest: an unknown name, or a value of the wrong type or out of range.
+        Unsupported: it asks for constrained output.
+    """
+    fields: dict[str, Any] = {}
+    form: dict[str, Any] = {}
+    for name, value in (given or {}).items():
+        if name in CONSTRAINTS:
+            if value is not None:
+                raise Unsupported(f"`{name}` is not available in this version.", param=name)
+        elif name in ("n", "skip_special_tokens", "no_stop_trim"):
+            form[name] = value
+        elif name == "spaces_between_special_tokens":
+            continue  # bytes are joined as they are; there is nothing to choose
+        elif RENAMED.get(name, name) in OURS:
+            if value is not None:
+                fields[RENAMED.get(name, name)] = value
+        else:
+            known = sorted({*OURS, *RENAMED, "n", "skip_special_tokens", "no_stop_trim"})
+            raise InvalidRequest(
+                f"`sampling_params` has an unknown name {name!r}; known are {', '.join(known)}.",
+                param=name,
+            )
+    return Sampling(to_params({**fields, **more}), **_form(form))
+
+
+def to_params(fields: Mapping[str, Any]) -> SamplingParams:
+    """`SamplingParams` from plain values under our own names, with their types checked."""
+    values = dict(fields)
+    for name, kind in (("stop", str), ("stop_token_ids", int)):
+        value = values.get(name)
+        if isinstance(value, kind) and not isinstance(value, bool):
+            values[name] = (value,)
+        elif isinstance(value, list):
+            values[name] = tuple(value)
+    if isinstance(values.get("logit_bias"), Mapping):
+        values["logit_bias"] = {_id(key): bias for key, bias in values["logit_bias"].items()}
+    for field in msgspec.structs.fields(SamplingParams):
+        if field.name in values:
+            values[field.name] = _typed(field.name, values[field.name], field.type)
+    return SamplingParams(**values)
+
+
+def _typed(name: str, value: Any, kind: Any) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"`{name}` is {value!r}: {error}", param=name) from error
+
+
+def _id(key: Any) -> int:
+    try:
+        return int(key)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(
+            f"`logit_bias` has the key {key!r}, which is no token id.", param="logit_bias"
+        ) from error
+
+
+def _form(form: dict[str, Any]) -> dict[str, Any]:
+    kinds = {"n": int, "skip_special_tokens": bool, "no_stop_trim": bool}
+    typed = {name: _typed(name, value, kinds[name]) for name, value in form.items()}
+    if not 1 <= typed.get("n", 1) <= 128:
+        raise InvalidRequest(f"`n` must be between 1 and 128, got {typed['n']}.", param="n")
+    return typed
