@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Any, TypeVar
+
+from sglang_lite.errors import RuntimeUnavailable
 
 T = TypeVar("T")
 _END = object()
@@ -21,7 +24,7 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` there and wait for it here; interrupted here, it is cancelled there."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        future = self._start(work)
         try:
             return future.result()
         except BaseException:
@@ -30,7 +33,7 @@ class LoopThread:
 
     async def await_here(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` there and await it in the caller's loop."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+        return await asyncio.wrap_future(self._start(work))
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Iterate over what is produced there; leaving early closes it."""
@@ -47,6 +50,12 @@ class LoopThread:
                 yield item
         finally:
             await self.await_here(_close(items))
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        if self.loop.is_closed():
+            work.close()
+            raise RuntimeUnavailable("this runtime was closed.")
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def close(self) -> None:
         if not self.loop.is_closed():
