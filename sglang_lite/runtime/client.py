@@ -233,15 +233,21 @@ class Client:
     # -------------------------------------------------------------- ends
 
     async def _watch(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._error is None:
-            if self._process is not None and (code := self._process.poll()) is not None:
-                self._die(f"the runtime's process has ended with status {code}.")
-            elif self._connection.broken():
-                self._die("the connection to the runtime is gone.")
-            elif loop.time() - self._heard > SILENCE:
-                self._die(f"the runtime has been silent for {SILENCE:.0f} s.")
             await asyncio.sleep(WATCH)
+            if reason := self._death():
+                await asyncio.sleep(WATCH)  # its last words may still be on their way
+                self._die(reason)
+
+    def _death(self) -> str | None:
+        """Why the runtime counts as gone, if it does."""
+        if self._process is not None and (code := self._process.poll()) is not None:
+            return f"the runtime's process has ended with status {code}."
+        if self._connection.broken():
+            return "the connection to the runtime is gone."
+        if asyncio.get_running_loop().time() - self._heard > SILENCE:
+            return f"the runtime has been silent for {SILENCE:.0f} s."
+        return None
 
     def _die(self, reason: str) -> None:
         if self._error is None:

@@ -170,7 +170,7 @@ def _prepare(core_name: str, stdin: IO[str]) -> Worker:
 
 def _follow_parent(worker: Worker) -> None:
     """Stop when stdin ends: the parent closed it, or died in whatever way."""
-    while sys.stdin.buffer.read(4096):
+    while os.read(0, 4096):  # not through sys.stdin, whose lock would be held at exit
         pass
     worker.stopping.set()
     time.sleep(10.0)
