@@ -18,12 +18,13 @@ import numpy as np
 
 from sglang_lite.config import EngineConfig, Machine, ModelFacts, resolve
 from sglang_lite.errors import InvalidRequest
+from sglang_lite.lang.backends.scripted import ScriptedBackend
 from sglang_lite.runtime.build import assemble_core
 from sglang_lite.runtime.core import EngineCore
 from sglang_lite.runtime.scheduling.batch import Batch, Int, Sampled
 from sglang_lite.wire import ModelInfo
 
-__all__ = ["ByteTokenizer", "FakeRunner", "fake_core"]
+__all__ = ["ByteTokenizer", "FakeRunner", "ScriptedBackend", "fake_core"]
 
 BOS, EOS = 256, 257
 START = 0xCBF29CE484222325

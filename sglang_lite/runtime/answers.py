@@ -46,11 +46,11 @@ async def stream_answers(
             logprobs += chunk.logprobs or []
             top += chunk.top or []
             scores += chunk.scores
-            meta = _meta(stream.id, len(ids), out, chunk.finish)
+            meta = meta_of(stream.id, len(ids), out, chunk.finish)
             if sampling.params.logprobs is not None:
-                meta |= _logprobs(out, logprobs, top)
+                meta |= logprobs_of(out, logprobs, top)
                 if score_from >= 0:
-                    meta |= _prompt_logprobs(ids, scores, score_from)
+                    meta |= prompt_logprobs(ids, scores, score_from)
             yield {"text": text, "output_ids": list(out), "meta_info": meta}
     finally:
         await stream.aclose()
@@ -72,15 +72,15 @@ def _submit(
 def _whole(
     id: int, done: Completion, ids: Sequence[int], sampling: Sampling, score_from: int
 ) -> Answer:
-    meta = _meta(id, len(ids), done.ids, done.finish)
+    meta = meta_of(id, len(ids), done.ids, done.finish)
     if sampling.params.logprobs is not None:
-        meta |= _logprobs(done.ids, done.logprobs or [], done.top or [])
+        meta |= logprobs_of(done.ids, done.logprobs or [], done.top or [])
         if score_from >= 0:
-            meta |= _prompt_logprobs(ids, done.scores, score_from)
+            meta |= prompt_logprobs(ids, done.scores, score_from)
     return {"text": done.text, "output_ids": done.ids, "meta_info": meta}
 
 
-def _meta(id: int, prompt_tokens: int, out: list[int], finish: Finish | None) -> dict[str, Any]:
+def meta_of(id: int, prompt_tokens: int, out: list[int], finish: Finish | None) -> dict[str, Any]:
     reason = None
     if finish is not None:
         reason = {"type": finish.reason.value}
@@ -95,7 +95,7 @@ def _meta(id: int, prompt_tokens: int, out: list[int], finish: Finish | None) ->
     }
 
 
-def _logprobs(out: list[int], logprobs: list[float], top: list[TopLogprobs]) -> dict[str, Any]:
+def logprobs_of(out: list[int], logprobs: list[float], top: list[TopLogprobs]) -> dict[str, Any]:
     """SGLang's triples (logprob, id, text); the text is left to the reader."""
     found: dict[str, Any] = {
         "output_token_logprobs": [
@@ -110,7 +110,7 @@ def _logprobs(out: list[int], logprobs: list[float], top: list[TopLogprobs]) -> 
     return found
 
 
-def _prompt_logprobs(ids: Sequence[int], scores: list[float], start: int) -> dict[str, Any]:
+def prompt_logprobs(ids: Sequence[int], scores: list[float], start: int) -> dict[str, Any]:
     first: list[list[Any]] = [[None, ids[0], None]] if start == 0 else []
     begin = max(1, start)
     scored = ids[begin : begin + len(scores)]

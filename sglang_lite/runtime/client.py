@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import itertools
 import secrets
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from sglang_lite.runtime.detokenize import Detokenizer
 from sglang_lite.runtime.stream import Chunk, Completion, Stream
 from sglang_lite.runtime.tokenizer import Tokenizer
 from sglang_lite.runtime.transport import Disconnections, dealer
+from sglang_lite.seeds import derive_seed
 
 __all__ = ["Chunk", "Client", "Completion", "Stream"]
 
@@ -270,12 +270,6 @@ class Client:
     def _send(self, message: wire.ToRuntime) -> None:
         # The socket has no high-water mark, so this never waits.
         self._socket.send(wire.encode(message))
-
-
-def derive_seed(seed: int, *path: int | str) -> int:
-    """A seed for a part of something that has a seed: a sample, a branch, a call."""
-    text = ":".join(map(str, (seed, *path)))
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
 def _tokenizer_of(model: wire.ModelInfo) -> Any:

@@ -15,10 +15,10 @@ from typing import Any
 
 from sglang_lite.config import EngineConfig
 from sglang_lite.errors import InvalidRequest
+from sglang_lite.loop import shared_loop
 from sglang_lite.params import SamplingParams
 from sglang_lite.runtime.answers import answer, stream_answers
 from sglang_lite.runtime.client import Client
-from sglang_lite.runtime.loop import LoopThread
 from sglang_lite.runtime.sglang_names import Sampling, read_sampling
 from sglang_lite.runtime.transport import router
 from sglang_lite.runtime.worker import DEFAULT_CORE, Worker, load_builder
@@ -47,7 +47,7 @@ class Engine:
         self._worker = Worker(self._built, info, router(self.address))
         self._thread = _WorkerThread(self._worker)
         self._thread.start()
-        self.loop = LoopThread("sglang-lite client")
+        self.loop = shared_loop()
         self.client: Client = self.loop.run(Client.connect(self.address, process=self._thread))
         self.tokenizer = self.client.tokenizer
 
@@ -106,6 +106,12 @@ class Engine:
             return self.loop.iterate_here(self._stream(*asked))
         return await self.loop.await_here(self._generate(*asked))
 
+    def as_language_backend(self) -> Any:
+        """This engine as a backend of the language."""
+        from sglang_lite.lang.backends.runtime import ClientBackend
+
+        return ClientBackend(self.client)
+
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer.encode(text)
         return ids
@@ -124,7 +130,6 @@ class Engine:
             self.loop.run(self.client.close())
             self._worker.stopping.set()
             self._thread.join()
-        self.loop.close()
 
     def __enter__(self) -> Engine:
         return self

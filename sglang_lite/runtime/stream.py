@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from sglang_lite.errors import SglangLiteError
@@ -83,7 +83,10 @@ class Stream:
 
     async def completion(self) -> Completion:
         """Wait for the end and return the whole."""
-        chunks = [chunk async for chunk in self]
+        return self.collect([chunk async for chunk in self])
+
+    def collect(self, chunks: Sequence[Chunk]) -> Completion:
+        """The whole of all the stream's chunks."""
         finish = chunks[-1].finish
         assert finish is not None
         logprobs = [x for chunk in chunks for x in chunk.logprobs or ()]

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from sglang_lite.errors import InvalidRequest, Unsupported
 
 B = TypeVar("B", bound="Body")
+Refused = dict[str, tuple[Any, ...]]  # name -> values that ask for nothing
 
 
 class BodyTooLarge(InvalidRequest):
@@ -30,7 +31,7 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
     ignored: ClassVar[frozenset[str]] = frozenset()
-    refused: ClassVar[dict[str, tuple[Any, ...]]] = {}  # name -> values that ask for nothing
+    refused: ClassVar[Refused] = {}
 
     def judge(self) -> list[str]:
         """Names of the fields that have no effect.
@@ -55,8 +56,8 @@ class Body(BaseModel):
         return InvalidRequest(f"unknown field `{name[:200]}`; {hint}", param=name[:200])
 
 
-NO_TOOLS = {"tools": ([],), "tool_choice": ("none", "auto"), "functions": ([],)}
-NO_CONSTRAINT = {
+NO_TOOLS: Refused = {"tools": ([],), "tool_choice": ("none", "auto"), "functions": ([],)}
+NO_CONSTRAINT: Refused = {
     "response_format": ({"type": "text"},),
     **dict.fromkeys(("regex", "ebnf", "json_schema", "structural_tag", "stop_regex"), ()),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import secrets
 import time
@@ -16,15 +17,14 @@ from starlette.responses import Response
 from sglang_lite import __version__
 from sglang_lite.errors import InvalidRequest, ModelNotFound
 from sglang_lite.runtime.answers import answer, stream_answers
-from sglang_lite.runtime.client import derive_seed
 from sglang_lite.runtime.server.bodies import AbortBody, GenerateBody, read
 from sglang_lite.runtime.server.prompts import prompts
 from sglang_lite.runtime.server.responses import EventStream, Json, unless_gone
 from sglang_lite.runtime.server.service import Service, merge, new_id
 from sglang_lite.runtime.sglang_names import Sampling, read_sampling
+from sglang_lite.seeds import derive_seed
 
 router = APIRouter()
-NOT_JSON = "-", "_"
 
 
 @router.post("/generate")
@@ -34,7 +34,7 @@ async def generate(request: Request) -> Response:
     body.judge()
     asked, single = await prompts(service, body.text, body.input_ids, names=("text", "input_ids"))
     work = Work(service, body, asked, _samplings(body, len(asked)), single)
-    service.check_choices(1, sum(each.n for each in work.samplings))
+    service.check_choices(sum(each.n for each in work.samplings), 1)
     if body.stream:
         return EventStream(work.events())
     return await unless_gone(request, work.whole())
@@ -42,57 +42,140 @@ async def generate(request: Request) -> Response:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Work:
+    """One request that was understood."""
+
     service: Service
     body: GenerateBody
     prompts: list[list[int]]
     samplings: list[Sampling]
-    single: bool
-
-    @property
-    def score_from(self) -> int:
-        start = self.body.logprob_start_len
-        return -1 if start is None or not self.body.return_logprob else max(start, -1)
+    single: bool  # one prompt outside of a list: its answer is outside of a list, too
 
     async def whole(self) -> Response:
-        began, found = time.monotonic(), []
-        rid = self.body.rid or new_id("gen")
+        began, rid = time.monotonic(), self.body.rid or new_id("gen")
         with self.service.job(rid) as job:
             submitter: Any = job
-            sources = [
-                _once(answer(submitter, ids, sampling, self.score_from))
+            asked = [
+                answer(submitter, ids, sampling, self._score_from)
                 for ids, sampling in zip(self.prompts, self.samplings, strict=True)
             ]
-            groups: dict[int, list[dict[str, Any]]] = {}
-            async for index, answers in merge(sources):
-                groups[index] = answers
-        every = [groups[index] for index in range(len(sources))]
-        for one in (each for group in every for each in group):
+            found = [one for group in await asyncio.gather(*asked) for one in group]
+        many = len(found) > 1
+        for index, one in enumerate(found):
+            self._name(one, f"{rid}-{index}" if many else rid)
             one["meta_info"]["e2e_latency"] = time.monotonic() - began
-            found.append(self._named(one, rid if self.single and len(every[0]) == 1 else None))
-        return Json(found[0] if self.single and len(found) == 1 else found)
+        return Json(found if many or not self.single else found[0])
 
     async def events(self) -> AsyncGenerator[dict[str, Any], None]:
         rid = self.body.rid or new_id("gen")
         with self.service.job(rid) as job:
             submitter: Any = job
-            alone = [
-                (ids, one)
+            sources = [
+                stream_answers(submitter, ids, one, self._score_from)
                 for ids, sampling in zip(self.prompts, self.samplings, strict=True)
                 for one in _each(sampling)
             ]
-            many = len(alone) > 1
-            sources = [stream_answers(submitter, *each, self.score_from) for each in alone]
+            many = len(sources) > 1
             async with aclosing(merge(sources)) as merged:
                 async for index, part in merged:
-                    named = self._named(part, None if many else rid)
-                    yield {**named, "index": index} if many else named
+                    self._name(part, f"{rid}-{index}" if many else rid)
+                    yield {**part, "index": index} if many else part
 
-    def _named(self, one: dict[str, Any], rid: str | None) -> dict[str, Any]:
+    @property
+    def _score_from(self) -> int:
+        start = self.body.logprob_start_len
+        return start if start is not None and self.body.return_logprob else -1
+
+    def _name(self, one: dict[str, Any], rid: str) -> None:
         meta = one["meta_info"]
-        if rid is not None:
-            meta["id"] = rid
+        meta["id"] = rid
         if self.body.return_text_in_logprobs:
             table = self.service.client.tokenizer.token_bytes
             for name in ("input_token_logprobs", "output_token_logprobs"):
-                meta[name] = [[x, id, table[id].decode("utf-8", "replace")] for x, id, _ in meta.get(name, [])]
-        return one
+                for triple in meta.get(name, ()):
+                    triple[2] = table[triple[1]].decode("utf-8", "replace")
+
+
+def _samplings(body: GenerateBody, count: int) -> list[Sampling]:
+    """The sampling of each prompt."""
+    given = body.sampling_params
+    each = given if isinstance(given, list) else [given] * count
+    if len(each) != count:
+        raise InvalidRequest(
+            f"{count} prompts need as many `sampling_params`, got {len(each)}.",
+            param="sampling_params",
+        )
+    top = 0 if body.top_logprobs_num is None else body.top_logprobs_num
+    more = {"logprobs": top} if body.return_logprob else {}
+    return [read_sampling(one, **more) for one in each]
+
+
+def _each(sampling: Sampling) -> list[Sampling]:
+    """One sampling for each of the `n` samples, with the seed that it would get as one of them."""
+    if sampling.n == 1:
+        return [sampling]
+    params = sampling.params
+    seed = secrets.randbits(63) if params.seed is None else params.seed
+    seeded = [
+        msgspec.structs.replace(params, seed=derive_seed(seed, index))
+        for index in range(sampling.n)
+    ]
+    return [dataclasses.replace(sampling, n=1, params=each) for each in seeded]
+
+
+@router.post("/abort_request")
+async def abort_request(request: Request) -> Response:
+    service: Service = request.app.state.service
+    body = await read(request, AbortBody, service.options.max_body_bytes)
+    body.judge()
+    if body.abort_all:
+        jobs = list(service.jobs.values())
+    elif not body.rid:
+        raise InvalidRequest("`rid` is empty; give the id of an open request.", param="rid")
+    elif body.rid not in service.jobs:
+        raise ModelNotFound(f"no open request has the id {body.rid[:200]!r}.", param="rid")
+    else:
+        jobs = [service.jobs[body.rid]]
+    for job in jobs:
+        job.abort()
+    return Json({"aborted": len(jobs)})
+
+
+@router.api_route("/flush_cache", methods=["GET", "POST"])
+async def flush_cache(request: Request) -> Response:
+    service: Service = request.app.state.service
+    flushed = (await service.ask("flush"))["flushed"]
+    if not flushed:
+        reason = "requests are running or waiting; the cache is flushed only when there are none."
+        return Json({"flushed": False, "message": reason}, 400)
+    return Json({"flushed": True})
+
+
+@router.get("/get_model_info")
+@router.get("/model_info")
+async def model_info(request: Request) -> Response:
+    model = request.app.state.service.client.model
+    about = {
+        "model_path": model.name,
+        "tokenizer_path": model.folder,
+        "is_generation": True,
+        "vocab_size": model.vocab_size,
+        "max_context_length": model.context_length,
+        "eos_token_ids": model.eos_token_ids,
+    }
+    return Json(about)
+
+
+@router.get("/get_server_info")
+@router.get("/server_info")
+async def server_info(request: Request) -> Response:
+    service: Service = request.app.state.service
+    model = service.client.model
+    about = {
+        "version": __version__,
+        "served_model_name": model.name,
+        "context_length": model.context_length,
+        "page_size": model.page_size,
+        "max_total_tokens": model.max_total_tokens,
+        "open_http_requests": len(service.jobs),
+    }
+    return Json({**about, **await service.ask("stats")})

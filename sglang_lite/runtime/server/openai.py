@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,6 @@ from sglang_lite.runtime.server.service import Service, merge, new_id
 from sglang_lite.runtime.server.shapes import ChatShape, CompletionShape, Shape, Usage, join
 
 router = APIRouter()
-STARTED = int(time.time())
 
 
 @router.get("/v1/models")
@@ -57,21 +56,14 @@ async def completions(request: Request) -> Response:
     body = await read(request, CompletionBody, service.options.max_body_bytes)
     ignored = _judge(service, body)
     params = completion_params(body)
-    asked, _ = await prompts(service, body.prompt, None, names=("prompt", "prompt"))
-    n = body.n or 1
+    asked, single = await prompts(service, body.prompt, None, names=("prompt", "prompt"))
+    n = 1 if body.n is None else body.n
     service.check_choices(len(asked), n)
     shape = CompletionShape(service.client.tokenizer.token_bytes)
     if body.echo:
-        for ids in asked:
-            service.check_ids("prompt", ids)
-        given = body.prompt if isinstance(body.prompt, list) else [body.prompt]
-        texts = [given[i] if isinstance(given[i], str) else None for i in range(len(given))]
-        decode = service.client.tokenizer.decode
-        shape.echo = [
-            (text if text is not None else decode(ids, skip_special_tokens=False), ids)
-            for text, ids in zip(texts, asked, strict=False)
-            for _ in range(n)
-        ]
+        given = [body.prompt] if single else body.prompt
+        texts = [_echo(service, *each) for each in zip(given, asked, strict=True)]
+        shape.echo = [each for each in zip(texts, asked, strict=True) for _ in range(n)]
     return await _answer(request, Work(service, body, asked, params, shape), ignored)
 
 
@@ -90,7 +82,7 @@ class Work:
         """Whether prompts' logprobs belong to the answer."""
         return self.params.logprobs is not None and bool(getattr(self.body, "echo", False))
 
-    async def chunks(self, id: str, usage: Usage) -> AsyncIterator[tuple[int, Chunk]]:
+    async def chunks(self, id: str, usage: Usage) -> AsyncGenerator[tuple[int, Chunk], None]:
         """Chunks of every choice, with the choice's index; counted into `usage`."""
         body = self.body
         with self.service.job(id) as job:
@@ -151,6 +143,15 @@ class Work:
         return usage, self.shape, head
 
 
+def _echo(service: Service, given: str | list[int], ids: list[int]) -> str:
+    """A prompt as text, also when it came as ids."""
+    if isinstance(given, str):
+        return given
+    service.check_ids("prompt", ids)
+    text: str = service.client.tokenizer.decode(ids, skip_special_tokens=False)
+    return text
+
+
 def _judge(service: Service, body: Sampling) -> list[str]:
     """Refuse what is not available before any work; return the fields without effect."""
     ignored = body.judge()
@@ -172,7 +173,7 @@ def _model(service: Service) -> dict[str, Any]:
     return {
         "id": service.model_name,
         "object": "model",
-        "created": STARTED,
+        "created": int(service.started),
         "owned_by": "sglang_lite",
         "max_model_len": service.client.model.context_length,
     }

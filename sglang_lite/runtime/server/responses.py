@@ -90,7 +90,7 @@ class EventStream(Response):
                 async for event in events:
                     await say(msgspec.json.encode(event))
                 await say(b"[DONE]")
-            except Exception as caught:
+            except Exception as caught:  # noqa: BLE001 - the reader must hear of it, whatever it is
                 error = _public(caught)
                 if not started:
                     await error_response(error)(scope, receive, send)

@@ -7,21 +7,23 @@ a reader that has gone, aborts what still runs.
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
 
-from sglang_lite.errors import InvalidRequest, ModelNotFound
+from sglang_lite.errors import InvalidRequest, ModelNotFound, RuntimeUnavailable
 from sglang_lite.params import SamplingParams
 from sglang_lite.runtime.client import Client, Stream
 
 T = TypeVar("T")
 
 LONG_TEXT = 1 << 16  # characters from which encoding would hold up other requests' streams
+ANSWER_WITHIN = 5.0  # seconds; a question is answered between two steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,8 @@ class Service:
     def __init__(self, client: Client, options: ServerOptions) -> None:
         self.client, self.options = client, options
         self.jobs: dict[str, Job] = {}
+        self.refused = 0  # requests answered with a 4xx
+        self.started = time.time()
 
     @property
     def model_name(self) -> str:
@@ -80,6 +84,20 @@ class Service:
 
     def job(self, id: str) -> Job:
         return Job(self, id)
+
+    async def ask(self, about: str) -> dict[str, Any]:
+        """What the runtime answers to a question about itself.
+
+        Raises:
+            RuntimeUnavailable: it is gone, or does not answer in time.
+        """
+        try:
+            return await asyncio.wait_for(self.client.ask(about), ANSWER_WITHIN)
+        except asyncio.TimeoutError:
+            raise RuntimeUnavailable(
+                f"the runtime did not answer within {ANSWER_WITHIN:g} s; it may be busy with a "
+                "long step."
+            ) from None
 
     def check_ids(self, name: str, ids: Sequence[int]) -> None:
         """Raise InvalidRequest unless every id is one of the model's."""
@@ -125,7 +143,9 @@ class Job:
 
     def __enter__(self) -> Job:
         if self.id in self.service.jobs:
-            raise InvalidRequest(f"`rid` {self.id[:200]!r} is in use by an open request.", param="rid")
+            raise InvalidRequest(
+                f"`rid` {self.id[:200]!r} is in use by an open request.", param="rid"
+            )
         self.service.jobs[self.id] = self
         return self
 
@@ -143,7 +163,7 @@ def new_id(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex}"
 
 
-async def merge(sources: Sequence[AsyncIterator[T]]) -> AsyncIterator[tuple[int, T]]:
+async def merge(sources: Sequence[AsyncIterator[T]]) -> AsyncGenerator[tuple[int, T], None]:
     """What any of `sources` yields, as it comes, with the number of its source.
 
     The first error of any source ends them all.

@@ -51,7 +51,7 @@ class ChatShape:
     def _logprobs(self, chunk: Chunk) -> dict[str, Any] | None:
         if chunk.logprobs is None:
             return None
-        tops = chunk.top or [None] * len(chunk.ids)
+        tops: Sequence[TopLogprobs | None] = chunk.top or [None] * len(chunk.ids)
         content = [
             {**self._token(id, logprob), "top_logprobs": self._top(top)}
             for id, logprob, top in zip(chunk.ids, chunk.logprobs, tops, strict=True)
@@ -112,9 +112,7 @@ class CompletionShape:
         return {
             "tokens": names,
             "token_logprobs": [None if x is None else max(x, LEAST) for x in values],
-            "top_logprobs": [
-                self._top(*each) for each in zip(tops, ids, values, strict=True)
-            ]
+            "top_logprobs": [self._top(*each) for each in zip(tops, ids, values, strict=True)]
             if asked
             else None,
             "text_offset": offsets,

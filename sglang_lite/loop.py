@@ -64,6 +64,19 @@ class LoopThread:
             self.loop.close()
 
 
+_shared: LoopThread | None = None
+_guard = threading.Lock()
+
+
+def shared_loop() -> LoopThread:
+    """The loop of this process in which programs run and clients live; made on first use."""
+    global _shared
+    with _guard:
+        if _shared is None or _shared.loop.is_closed():
+            _shared = LoopThread("sglang-lite loop")
+        return _shared
+
+
 async def _next(items: AsyncIterator[T]) -> T | Any:
     return await anext(items, _END)
 

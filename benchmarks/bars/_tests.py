@@ -1,0 +1,14 @@
+"""Bars that are tests: run them and show the count."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def run_tests(*selection: str) -> bool:
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", *selection]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = done.stdout.strip().splitlines()
+    print("\n".join(lines[-12:] if done.returncode else lines[-1:]), "(limit: 0 failed)")
+    return done.returncode == 0

@@ -1,0 +1,180 @@
+"""Programs on a server of ours, over HTTP: `/generate` with ids in and ids out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import httpx
+import msgspec
+
+from sglang_lite.errors import RuntimeUnavailable, from_status
+from sglang_lite.lang.backends.encoder import Encoder, common
+from sglang_lite.lang.backends.protocol import Part
+from sglang_lite.lang.choices import Scores
+from sglang_lite.lang.prompt import Generated, Prompt
+from sglang_lite.lang.templates import ModelTemplate
+from sglang_lite.loop import shared_loop
+from sglang_lite.params import SamplingParams
+from sglang_lite.runtime.detokenize import Detokenizer
+from sglang_lite.runtime.scheduling.finish import StopStrings
+from sglang_lite.runtime.tokenizer import Tokenizer
+from sglang_lite.wire import Finish, FinishReason
+
+
+class HttpBackend:
+    """The tokenizer is read from the model's folder, so the server runs on this machine.
+
+    Raises:
+        RuntimeUnavailable: nobody answers at `address`.
+    """
+
+    wants_prefix = False
+
+    def __init__(self, address: str) -> None:
+        self.address = address.rstrip("/")
+        info = self._info()
+        self.tokenizer = _tokenizer(info["model_path"])
+        self.encode = Encoder(self.tokenizer)
+        self.template = ModelTemplate(self.tokenizer.render_chat)
+        self._http = httpx.AsyncClient(base_url=self.address, timeout=httpx.Timeout(10, read=None))
+
+    async def generate(self, prompt: Prompt, params: SamplingParams, n: int) -> AsyncIterator[Part]:
+        body = {"input_ids": self.encode(prompt), "sampling_params": _sampling(params, n)}
+        body |= _logprobs(params)
+        if n > 1:
+            answers = await self._post(body)
+            samples = tuple(self._generated(answer, params) for answer in answers)
+            yield Part(samples=samples, meta={**answers[0]["meta_info"]})
+            return
+        seen, last = 0, None
+        async for last in self._stream(body):
+            if last["text"][seen:]:
+                yield Part(last["text"][seen:], meta=last["meta_info"])
+                seen = len(last["text"])
+        if last is None:
+            raise RuntimeUnavailable(f"{self.address} sent an empty stream.")
+        yield Part(samples=(self._generated(last, params),), meta=last["meta_info"])
+
+    async def score(self, prompt: Prompt, choices: Sequence[str], *, unconditional: bool) -> Scores:
+        base = self.encode(prompt)
+        rows, alone = [], []
+        usage = {"prompt_tokens": 0, "cached_tokens": 0, "completion_tokens": 0}
+        first = self.tokenizer.bos_token_id
+        context = [self.tokenizer.eos_token_ids[0] if first is None else first]
+        for choice in choices:
+            whole = self.encode(prompt.add(choice))
+            start = common(base, whole)
+            row, meta = await self._score(whole, start)
+            rows.append(row)
+            usage["prompt_tokens"] += len(whole)
+            usage["cached_tokens"] += meta["cached_tokens"]
+            if unconditional:
+                alone.append((await self._score(context + whole[start:], 1))[0])
+        return Scores(rows, alone if unconditional else None, usage)
+
+    async def cache_prefix(self, text: str) -> None:
+        """Nothing to do: the runtime shares when it plans."""
+
+    async def _score(self, ids: list[int], start: int) -> tuple[list[float], dict[str, Any]]:
+        answer = await self._post(
+            {
+                "input_ids": ids,
+                "sampling_params": {"max_new_tokens": 0, "temperature": 0},
+                "return_logprob": True,
+                "logprob_start_len": start,
+            }
+        )
+        meta = answer["meta_info"]
+        return [x[0] for x in meta["input_token_logprobs"] if x[0] is not None], meta
+
+    async def _post(self, body: dict[str, Any]) -> Any:
+        try:
+            response = await self._http.post("/generate", json=body)
+        except httpx.TransportError as error:
+            raise RuntimeUnavailable(f"{self.address} does not answer: {error}") from error
+        if response.status_code != 200:
+            raise from_status(response.status_code, _message(response.content))
+        return response.json()
+
+    async def _stream(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        try:
+            async with self._http.stream(
+                "POST", "/generate", json={**body, "stream": True}
+            ) as response:
+                if response.status_code != 200:
+                    raise from_status(response.status_code, _message(await response.aread()))
+                async for line in response.aiter_lines():
+                    if not line.startswith("data:") or line == "data: [DONE]":
+                        continue
+                    event = json.loads(line[5:])
+                    if "error" in event:
+                        raise from_status(event["error"].get("code") or 500, _error(event))
+                    yield event
+        except httpx.TransportError as error:
+            raise RuntimeUnavailable(f"{self.address} broke off: {error}") from error
+
+    def _generated(self, answer: dict[str, Any], params: SamplingParams) -> Generated:
+        """What to continue from: the server names the stop; where it cuts is found here again."""
+        ids, reason = answer["output_ids"], answer["meta_info"]["finish_reason"] or {}
+        table, matched = self.tokenizer.token_bytes, reason.get("matched")
+        cut = 0
+        if isinstance(matched, str):
+            stops = StopStrings(params.stop)
+            found = [stops.feed(table[id]) for id in ids][-1]
+            cut = found[1] if found else 0
+        elif matched is not None:
+            cut = len(table[ids[-1]])
+        text = Detokenizer(self.tokenizer, (), skip_special=True, trim=True)
+        shown = text.feed(ids, Finish(FinishReason.STOP, matched, cut))
+        return Generated(shown, tuple(text.kept_ids), text.tail)
+
+    def _info(self) -> dict[str, Any]:
+        try:
+            response = httpx.get(f"{self.address}/get_model_info", timeout=10)
+            response.raise_for_status()
+        except httpx.HTTPError as error:
+            raise RuntimeUnavailable(f"no runtime answers at {self.address}: {error}") from error
+        info: dict[str, Any] = response.json()
+        return info
+
+    def shutdown(self) -> None:
+        """Close the connections; the server goes on."""
+        shared_loop().run(self._http.aclose())
+
+
+def _tokenizer(folder: str) -> Any:
+    if folder:
+        return Tokenizer.load(folder)
+    from sglang_lite.testing import ByteTokenizer  # a fake runtime: it has no files
+
+    return ByteTokenizer()
+
+
+def _sampling(params: SamplingParams, n: int) -> dict[str, Any]:
+    """The parameters under SGLang's names; logprobs are asked for beside them."""
+    fields = msgspec.structs.asdict(params)
+    fields.pop("logprobs")
+    fields["max_new_tokens"] = fields.pop("max_tokens")
+    fields["min_new_tokens"] = fields.pop("min_tokens")
+    fields["stop"], fields["stop_token_ids"] = list(params.stop), list(params.stop_token_ids)
+    return {**{k: v for k, v in fields.items() if v is not None}, "n": n}
+
+
+def _logprobs(params: SamplingParams) -> dict[str, Any]:
+    if params.logprobs is None:
+        return {}
+    return {"return_logprob": True, "top_logprobs_num": params.logprobs}
+
+
+def _message(body: bytes) -> str:
+    try:
+        return _error(json.loads(body))
+    except ValueError:
+        return body.decode(errors="replace")[:500]
+
+
+def _error(body: dict[str, Any]) -> str:
+    error = body.get("error", body)
+    return str(error.get("message", error) if isinstance(error, dict) else error)

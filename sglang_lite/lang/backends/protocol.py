@@ -1,0 +1,43 @@
+"""What a backend does for a program. All of it is async, in the loop that runs programs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sglang_lite.lang.choices import Scores
+from sglang_lite.lang.prompt import Generated, Prompt
+from sglang_lite.lang.templates import Template
+from sglang_lite.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of an answer; the last one has every sample's whole, and what is known of it."""
+
+    text: str = ""
+    samples: tuple[Generated, ...] = ()
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+class Backend(Protocol):
+    @property
+    def template(self) -> Template: ...
+
+    @property
+    def wants_prefix(self) -> bool:
+        """Whether a batch's static prefix should be sent ahead through `cache_prefix`."""
+        ...
+
+    def generate(self, prompt: Prompt, params: SamplingParams, n: int) -> AsyncIterator[Part]:
+        """Continue `prompt`. The text of `n` > 1 samples comes with the last part only."""
+        ...
+
+    async def score(self, prompt: Prompt, choices: Sequence[str], *, unconditional: bool) -> Scores:
+        """The logprobs of each choice's tokens after `prompt`."""
+        ...
+
+    async def cache_prefix(self, text: str) -> None:
+        """Compute the beginning that many programs are going to share."""
+        ...

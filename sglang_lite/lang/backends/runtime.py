@@ -1,0 +1,187 @@
+"""Programs on a runtime of ours: in a process it starts, or behind a ZeroMQ address.
+
+Token-exact: a prompt is sent as the ids that were generated and the ids of the literals between
+them; nothing that a model wrote is ever encoded again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Any
+
+from sglang_lite.config import EngineConfig
+from sglang_lite.lang.backends.encoder import Encoder, common
+from sglang_lite.lang.backends.protocol import Backend, Part
+from sglang_lite.lang.choices import Scores
+from sglang_lite.lang.prompt import Generated, Prompt
+from sglang_lite.lang.templates import ModelTemplate
+from sglang_lite.loop import shared_loop
+from sglang_lite.params import SamplingParams
+from sglang_lite.runtime.answers import logprobs_of, meta_of
+from sglang_lite.runtime.client import Client, Completion
+from sglang_lite.runtime.launch import start_worker
+
+log = logging.getLogger(__name__)
+
+SCORE = SamplingParams(max_tokens=0, temperature=0.0)
+
+
+class ClientBackend:
+    """A backend around a connected client, which lives in the shared loop."""
+
+    wants_prefix = False  # sharing happens when batches are planned: nothing is sent ahead
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.encode = Encoder(client.tokenizer)
+        self.template = ModelTemplate(client.tokenizer.render_chat, _rewritten)
+        self.prompts: list[list[int]] | None = None  # set to a list to record what is sent
+
+    async def generate(self, prompt: Prompt, params: SamplingParams, n: int) -> AsyncIterator[Part]:
+        ids = self._ids(prompt)
+        streams = self.client.submit_n(ids, params, n)
+        try:
+            if n > 1:
+                done = [await stream.completion() for stream in streams]
+                metas = [
+                    _meta(stream.id, ids, each) for stream, each in zip(streams, done, strict=True)
+                ]
+                meta = {**metas[0], "samples": metas}
+                meta["completion_tokens"] = sum(each["completion_tokens"] for each in metas)
+                yield Part(samples=tuple(map(_generated, done)), meta=meta)
+                return
+            chunks = []
+            async for chunk in streams[0]:
+                chunks.append(chunk)
+                if chunk.text:
+                    yield Part(chunk.text, meta={"completion_tokens": len(streams[0].text.ids)})
+            whole = streams[0].collect(chunks)
+            yield Part(samples=(_generated(whole),), meta=_meta(streams[0].id, ids, whole))
+        finally:
+            for stream in streams:
+                await stream.aclose()
+
+    async def score(self, prompt: Prompt, choices: Sequence[str], *, unconditional: bool) -> Scores:
+        base = self.encode(prompt)
+        wholes = [self._ids(prompt.add(choice)) for choice in choices]
+        starts = [common(base, whole) for whole in wholes]
+        asked = list(zip(wholes, starts, strict=True))
+        rows, usage = await self._score(asked)
+        without = None
+        if unconditional:
+            tokenizer = self.client.tokenizer
+            first = tokenizer.bos_token_id
+            context = [tokenizer.eos_token_ids[0] if first is None else first]
+            alone = [(context + whole[start:], 1) for whole, start in asked]
+            without, _ = await self._score(alone)
+        return Scores(rows, without, usage)
+
+    async def cache_prefix(self, text: str) -> None:
+        """Nothing to do: see `wants_prefix`."""
+
+    async def _score(
+        self, asked: Sequence[tuple[list[int], int]]
+    ) -> tuple[list[list[float]], dict[str, int]]:
+        streams = [self.client.submit(ids, SCORE, logits_from=start) for ids, start in asked]
+        try:
+            done = [await stream.completion() for stream in streams]
+        finally:
+            for stream in streams:
+                await stream.aclose()
+        usage = {
+            "prompt_tokens": sum(len(ids) for ids, _ in asked),
+            "cached_tokens": sum(each.cached_tokens for each in done),
+            "completion_tokens": 0,
+        }
+        return [each.scores for each in done], usage
+
+    def _ids(self, prompt: Prompt) -> list[int]:
+        ids = self.encode(prompt)
+        if self.prompts is not None:
+            self.prompts.append(ids)
+        return ids
+
+
+class Runtime(ClientBackend):
+    """A runtime in a process of its own. `shutdown()` ends it, and so does the end of ours.
+
+    Args:
+        model: a known name, a hub id, a folder or a .gguf file.
+        options: the fields of `EngineConfig`.
+        core: "module:function" that builds the core, in place of the one around a real model.
+
+    Raises:
+        InvalidConfig: an option, the device or the memory does not allow it.
+    """
+
+    def __init__(self, model: str = "smollm2", *, core: str | None = None, **options: Any) -> None:
+        config = EngineConfig.of({"model": model, **options})
+        self._worker = start_worker(config, core=core)
+        try:
+            process = self._worker.process
+            connecting = Client.connect(self._worker.address, process=process)
+            super().__init__(shared_loop().run(connecting))
+        except BaseException:
+            self._worker.stop()
+            raise
+        self.address = self._worker.address
+
+    def get_server_info(self) -> dict[str, Any]:
+        """Numbers of the runtime: rows, pages by owner, cached and computed tokens."""
+        return shared_loop().run(self.client.ask("stats"))
+
+    def flush_cache(self) -> bool:
+        """Forget every cached page; False while requests are running."""
+        return bool(shared_loop().run(self.client.ask("flush"))["flushed"])
+
+    def shutdown(self) -> None:
+        """End the runtime; a second call does nothing."""
+        shared_loop().run(self.client.close())
+        self._worker.stop()
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+
+def RuntimeEndpoint(address: str) -> Backend:  # noqa: N802 - SGLang's name for it
+    """A runtime that runs elsewhere: `ipc://` for ZeroMQ, `http://` or `https://` for a server.
+
+    Raises:
+        RuntimeUnavailable: nobody answers there.
+        InvalidConfig: an address of another kind.
+    """
+    if address.startswith(("http://", "https://")):
+        from sglang_lite.lang.backends.http import HttpBackend
+
+        return HttpBackend(address)
+    return ClientBackend(shared_loop().run(Client.connect(address)))
+
+
+def _generated(done: Completion) -> Generated:
+    return Generated(done.text, tuple(done.kept_ids), done.tail)
+
+
+def _meta(id: int, ids: Sequence[int], done: Completion) -> dict[str, Any]:
+    meta = meta_of(id, len(ids), done.ids, done.finish)
+    if done.logprobs is not None:
+        meta |= logprobs_of(done.ids, done.logprobs, done.top or [])
+    return meta
+
+
+def _rewritten(before: str, after: str) -> None:
+    log.warning(
+        "the chat template does not continue the conversation it rendered before; it is rendered "
+        "afresh, and the KV of generated text is lost (%d characters before, %d now)",
+        len(before),
+        len(after),
+    )

@@ -1,0 +1,121 @@
+"""A backend that answers from a script: to test programs without a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from sglang_lite.lang.backends.protocol import Part
+from sglang_lite.lang.choices import Scores
+from sglang_lite.lang.prompt import Generated, Prompt
+from sglang_lite.lang.templates import TEMPLATES, Template
+from sglang_lite.params import SamplingParams
+
+Output = str | list[str]
+
+
+class ScriptedBackend:
+    """Each gen takes the next of `outputs` (a list is n samples).
+
+    Args:
+        outputs: what the gens answer, in the order in which they arrive.
+        template: the name of a chat template, "default" or "chatml".
+        delay: seconds that each call takes.
+        chunk: length of the pieces in which an output arrives; None: whole.
+        raw: do not cut an output at the first stop string.
+    """
+
+    wants_prefix = True
+
+    def __init__(
+        self,
+        outputs: Sequence[Output] = (),
+        template: str = "default",
+        delay: float = 0.0,
+        chunk: int | None = None,
+        raw: bool = False,
+    ) -> None:
+        self.template: Template = TEMPLATES[template]
+        self.prompts: list[str] = []  # of every gen, in the order of arrival
+        self.params: list[SamplingParams] = []
+        self.cached: list[str] = []  # prefixes sent ahead
+        self.log: list[tuple[str, str]] = []
+        self._outputs = list(outputs)
+        self._answer: Callable[[str], Output] | None = None
+        self._scores: dict[str, list[float]] = {}
+        self._unconditional: dict[str, list[float]] | None = None
+        self._endpoint = False
+        self._delay, self._chunk, self._raw = delay, chunk, raw
+
+    @classmethod
+    def by_prompt(
+        cls, answer: Callable[[str], Output], delay: float = 0.0, **options: Any
+    ) -> ScriptedBackend:
+        """Answers are a function of the prompt; what it raises is the backend's error."""
+        backend = cls(delay=delay, **options)
+        backend._answer = answer
+        return backend
+
+    @classmethod
+    def scoring(
+        cls,
+        scores: dict[str, list[float]],
+        uncond: dict[str, list[float]] | None = None,
+        endpoint: bool = False,
+        **options: Any,
+    ) -> ScriptedBackend:
+        """`select` gets these logprobs for each option's tokens.
+
+        `endpoint` answers as a server does whose window begins one token early, with the last
+        token of the prompt; that token must not count.
+        """
+        backend = cls(**options)
+        backend._scores, backend._unconditional = scores, uncond
+        backend._endpoint = endpoint
+        return backend
+
+    async def generate(self, prompt: Prompt, params: SamplingParams, n: int) -> AsyncIterator[Part]:
+        self.prompts.append(prompt.text)
+        self.params.append(params)
+        self.log.append(("gen", prompt.text))
+        output = self._next(prompt.text)
+        texts = [
+            self._cut(text, params) for text in ([output] if isinstance(output, str) else output)
+        ]
+        await asyncio.sleep(self._delay)
+        if n == 1 and self._chunk:
+            for at in range(0, len(texts[0]), self._chunk):
+                yield Part(texts[0][at : at + self._chunk])
+                await asyncio.sleep(self._delay)
+        elif n == 1:
+            yield Part(texts[0])
+        yield Part(samples=tuple(Generated(text) for text in texts))
+
+    async def score(self, prompt: Prompt, choices: Sequence[str], *, unconditional: bool) -> Scores:
+        await asyncio.sleep(self._delay)
+        rows = [self._scores[choice] for choice in choices]
+        if self._endpoint:
+            windows = [[-99.0, *row] for row in rows]
+            rows = [window[1:] for window in windows]
+        without = None
+        if unconditional and self._unconditional is not None:
+            without = [self._unconditional[choice] for choice in choices]
+        return Scores(rows, without)
+
+    async def cache_prefix(self, text: str) -> None:
+        self.cached.append(text)
+        self.log.append(("cache", text))
+
+    def _next(self, prompt: str) -> Output:
+        if self._answer is not None:
+            return self._answer(prompt)
+        if not self._outputs:
+            raise IndexError(f"the script has no output left for the prompt {prompt[-60:]!r}")
+        return self._outputs.pop(0)
+
+    def _cut(self, text: str, params: SamplingParams) -> str:
+        if self._raw:
+            return text
+        ends = [at for stop in params.stop if (at := text.find(stop)) >= 0]
+        return text[: min(ends)] if ends else text

@@ -1,0 +1,15 @@
+"""What goes wrong in a program, with its file and line."""
+
+from __future__ import annotations
+
+from sglang_lite.errors import SglangLiteError
+from sglang_lite.lang.nodes import Place
+
+
+class ProgramError(SglangLiteError, RuntimeError):
+    """An expression failed; `__cause__` is why. Variables after it are not set."""
+
+    def __init__(self, place: Place, what: str, cause: BaseException) -> None:
+        super().__init__(f"{place}: {what} failed: {type(cause).__name__}: {cause}")
+        self.place = place
+        self.__cause__ = cause

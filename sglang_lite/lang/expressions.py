@@ -1,0 +1,152 @@
+"""The functions an author writes: `gen`, `select`, the roles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sglang_lite.errors import InvalidRequest, Unsupported
+from sglang_lite.lang.choices import ChoicesMethod, token_length_normalized
+from sglang_lite.lang.nodes import Concat, Expr, Gen, RoleBegin, RoleEnd, Select, parts_of
+
+MAX_SAMPLES = 128
+
+
+def gen(
+    name: str | None = None,
+    max_tokens: int | None = None,
+    min_tokens: int | None = None,
+    n: int | None = None,
+    stop: str | Sequence[str] | None = None,
+    stop_token_ids: Sequence[int] | None = None,
+    temperature: float | None = None,
+    top_p: float | None = None,
+    top_k: int | None = None,
+    min_p: float | None = None,
+    frequency_penalty: float | None = None,
+    presence_penalty: float | None = None,
+    repetition_penalty: float | None = None,
+    logit_bias: dict[int, float] | None = None,
+    ignore_eos: bool | None = None,
+    seed: int | None = None,
+    return_logprob: bool | None = None,
+    logprob_start_len: int | None = None,
+    top_logprobs_num: int | None = None,
+    return_text_in_logprobs: bool | None = None,
+    dtype: type | str | None = None,
+    choices: Sequence[str] | None = None,
+    choices_method: ChoicesMethod | None = None,
+    regex: str | None = None,
+    json_schema: str | dict[str, Any] | None = None,
+    ebnf: str | None = None,
+    tools: Sequence[Callable[..., Any]] | None = None,
+) -> Gen | Select:
+    """Generated text, kept in the variable `name`; with `choices`, one of them.
+
+    What is not given here is taken from `run` or `run_batch`.
+
+    Raises:
+        re.error: `regex` is not a regular expression.
+        Unsupported: constrained output or tools were asked for; the message names the argument.
+        InvalidRequest: `n` is out of range.
+    """
+    if choices:
+        return select(name, choices, choices_method=choices_method)
+    if regex is not None:
+        re.compile(regex)
+    wanted = {"regex": regex, "json_schema": json_schema, "ebnf": ebnf, "tools": tools}
+    if dtype not in (None, str):
+        wanted["dtype"] = str(dtype)
+    for argument, value in wanted.items():
+        if value is not None:
+            raise Unsupported(
+                f"gen({argument}=...) is not available in this version.", param=argument
+            )
+    if n is not None and not 1 <= n <= MAX_SAMPLES:
+        raise InvalidRequest(f"`n` must be between 1 and {MAX_SAMPLES}, got {n}.", param="n")
+    logprobs = None if not return_logprob else (top_logprobs_num or 0)
+    options = {
+        "max_tokens": max_tokens,
+        "min_tokens": min_tokens,
+        "stop": (stop,) if isinstance(stop, str) else stop and tuple(stop),
+        "stop_token_ids": stop_token_ids and tuple(stop_token_ids),
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "min_p": min_p,
+        "frequency_penalty": frequency_penalty,
+        "presence_penalty": presence_penalty,
+        "repetition_penalty": repetition_penalty,
+        "logit_bias": logit_bias and dict(logit_bias),
+        "ignore_eos": ignore_eos,
+        "seed": seed,
+        "logprobs": logprobs,
+    }
+    given = {option: value for option, value in options.items() if value is not None}
+    return Gen(name, given, n or 1)
+
+
+def select(
+    name: str | None = None,
+    choices: Sequence[str] | None = None,
+    temperature: float = 0.0,
+    choices_method: ChoicesMethod | None = None,
+) -> Select:
+    """The one of `choices` that the model finds likeliest, by `choices_method`.
+
+    `temperature` is there for programs written for SGLang; a likelihood does not depend on it.
+
+    Raises:
+        InvalidRequest: there is nothing to choose from, or a choice is empty.
+    """
+    options = tuple(choices or ())
+    if not options or not all(isinstance(each, str) and each for each in options):
+        raise InvalidRequest("`choices` needs one or more texts, none empty.", param="choices")
+    return Select(name, options, choices_method or token_length_normalized)
+
+
+def role(name: str, content: object = None) -> Expr:
+    """A whole turn of a conversation."""
+    if content is None:
+        return RoleBegin(name)
+    return Concat((RoleBegin(name), *parts_of(content), RoleEnd(name)))
+
+
+def system(content: object = None) -> Expr:
+    """A system turn."""
+    return role("system", content)
+
+
+def user(content: object = None) -> Expr:
+    """A user's turn."""
+    return role("user", content)
+
+
+def assistant(content: object = None) -> Expr:
+    """An assistant's turn, or the part of one that is given."""
+    return role("assistant", content)
+
+
+def system_begin() -> Expr:
+    return RoleBegin("system")
+
+
+def system_end() -> Expr:
+    return RoleEnd("system")
+
+
+def user_begin() -> Expr:
+    return RoleBegin("user")
+
+
+def user_end() -> Expr:
+    return RoleEnd("user")
+
+
+def assistant_begin() -> Expr:
+    return RoleBegin("assistant")
+
+
+def assistant_end() -> Expr:
+    return RoleEnd("assistant")
