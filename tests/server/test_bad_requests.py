@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -195,7 +196,9 @@ def test_unknown_routes_and_methods(server: LiveServer) -> None:
     assert refusal(server.http.get(CHAT))["message"].endswith("GET /v1/chat/completions")
 
 
-def test_huge_headers(server: LiveServer) -> None:
-    answer = server.http.get("/health", headers={"x": "y" * 200_000})
-
-    assert answer.status_code in (400, 431)
+@pytest.mark.usefixtures("control")
+def test_huge_headers_are_not_read_to_the_end(server: LiveServer) -> None:
+    with httpx.Client(base_url=server.url) as client, contextlib.suppress(httpx.TransportError):
+        # It may hang up on us before we have said it all.
+        answer = client.get("/health", headers={"x": "y" * (5 << 20)})
+        assert answer.status_code in (400, 431)
