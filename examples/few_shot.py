@@ -24,40 +24,14 @@ Country: Peru, a country in the west of South America with high mountains and an
 Capital: Lima
 
 """
-COUNTRIES = [
-    "Italy",
-    "Spain",
-    "Germany",
-    "Austria",
-    "Greece",
-    "Norway",
-    "Sweden",
-    "Finland",
-    "Denmark",
-    "Poland",
-    "Hungary",
-    "Portugal",
-    "Ireland",
-    "Belgium",
-    "Russia",
-    "Turkey",
-    "China",
-    "India",
-    "Thailand",
-    "Vietnam",
-    "Indonesia",
-    "Australia",
-    "Kenya",
-    "Nigeria",
-    "Ethiopia",
-    "Morocco",
-    "Mexico",
-    "Cuba",
-    "Brazil",
-    "Argentina",
-    "Chile",
-    "Colombia",
-]
+# fmt: off
+COUNTRIES = (
+    "Italy", "Spain", "Germany", "Austria", "Greece", "Norway", "Sweden", "Finland", "Denmark",
+    "Poland", "Hungary", "Portugal", "Ireland", "Belgium", "Russia", "Turkey", "China", "India",
+    "Thailand", "Vietnam", "Indonesia", "Australia", "Kenya", "Nigeria", "Ethiopia", "Morocco",
+    "Mexico", "Cuba", "Brazil", "Argentina", "Chile", "Colombia",
+)
+# fmt: on
 
 
 @sgl.function

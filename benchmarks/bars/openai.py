@@ -6,4 +6,4 @@ from benchmarks.bars._tests import run_tests
 
 
 def measure() -> bool:
-    return run_tests("tests/server/test_openai.py")
+    return run_tests("tests/server/test_openai_client.py")

@@ -150,6 +150,27 @@ def test_requests_in_flight_are_finished_before_the_end(mortal: LiveServer) -> N
     assert mortal.process.wait(10) == 0
 
 
+def test_requests_that_outlast_the_drain_are_told_so(mortal: LiveServer) -> None:
+    said: list[str] = []
+
+    def read(stream: bool) -> None:
+        body = {**LONG, "stream": stream}
+        with httpx.stream("POST", f"{mortal.url}/v1/completions", json=body, timeout=20) as answer:
+            said.append(answer.read().decode())
+
+    readers = [threading.Thread(target=read, args=(stream,)) for stream in (False, True)]
+    for reader in readers:
+        reader.start()
+    assert eventually(lambda: mortal.stats()["running"] == 2)
+    assert mortal.stop() == 0
+    for reader in readers:
+        reader.join(10)
+
+    assert len(said) == 2
+    assert all('"message":"the server is stopping."' in each for each in said)
+    assert [line for line in mortal.lines if "serving" not in line] == []
+
+
 def test_a_killed_server_takes_its_runtime_along(mortal: LiveServer) -> None:
     worker = mortal.worker
     mortal.process.kill()

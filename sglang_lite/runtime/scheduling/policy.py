@@ -44,6 +44,7 @@ class Queues:
         self._waiting: dict[bytes, deque[Request]] = {}
         self._deficit: dict[bytes, int] = {}
         self._ring: deque[bytes] = deque()
+        self._begun = False  # the first client's turn: it may go on in the next plan
         self._size = 0
 
     def __len__(self) -> int:
@@ -69,6 +70,7 @@ class Queues:
         self._size -= 1
         if not queue:
             del self._waiting[client], self._deficit[client]
+            self._begun = self._begun and self._ring[0] != client
             self._ring.remove(client)
 
     def turns(self, cached: Cached) -> Iterator[Request]:
@@ -81,12 +83,15 @@ class Queues:
         orders = {client: self._ordered(client, found) for client in self._ring}
         while orders:
             client = self._ring[0]
-            self._ring.rotate(-1)
-            if client in orders:
+            if not self._begun:
                 self._deficit[client] += QUANTUM
-                yield from self._turn(client, orders[client], found)
-                if client not in self._waiting or not orders[client]:
-                    del orders[client]
+                self._begun = True
+            yield from self._turn(client, orders.get(client, deque()), found)
+            if client not in self._waiting or not orders.get(client):
+                orders.pop(client, None)
+            if self._ring and self._ring[0] == client:
+                self._ring.rotate(-1)
+            self._begun = False
 
     def _turn(
         self, client: bytes, order: deque[Request], cached: dict[Request, int]

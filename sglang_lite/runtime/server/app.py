@@ -16,7 +16,8 @@ from sglang_lite.runtime.server.service import ServerOptions, Service
 
 def create_app(client: Client, options: ServerOptions | None = None) -> FastAPI:
     """The application in front of a connected client. Whoever made the client closes it."""
-    app = FastAPI(title="sglang_lite", version=__version__)
+    # No generated pages: they would load scripts from elsewhere and know nothing of the bodies.
+    app = FastAPI(title="sglang_lite", version=__version__, openapi_url=None)
     app.state.service = Service(client, options or ServerOptions())
     for module in (openai, native, ops):
         app.include_router(module.router)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from sglang_lite.errors import InvalidRequest, Unsupported
-from sglang_lite.params import SamplingParams
+from sglang_lite.params import MAX_TOKENS, SamplingParams
 from sglang_lite.runtime.server.bodies import ChatBody, CompletionBody, Message, Sampling
 from sglang_lite.runtime.server.service import Service
 
@@ -37,7 +37,7 @@ def chat_params(body: ChatBody, context_length: int) -> SamplingParams:
         )
     return _params(
         body,
-        max_tokens=context_length if most is None else most,
+        max_tokens=min(context_length, MAX_TOKENS) if most is None else most,
         logprobs=(top or 0) if body.logprobs else None,
     )
 

@@ -18,11 +18,11 @@ from types import FrameType
 import uvicorn
 
 from sglang_lite.config import EngineConfig
-from sglang_lite.errors import InvalidConfig
+from sglang_lite.errors import InvalidConfig, RuntimeUnavailable
 from sglang_lite.runtime.client import Client
 from sglang_lite.runtime.launch import WorkerProcess, start_worker
 from sglang_lite.runtime.server.app import create_app
-from sglang_lite.runtime.server.service import ServerOptions
+from sglang_lite.runtime.server.service import ServerOptions, Service
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -59,34 +59,42 @@ def serve(
 async def _run(worker: WorkerProcess, listener: socket.socket, options: ServerOptions) -> int:
     client = await Client.connect(worker.address, process=worker.process)
     try:
-        settings = uvicorn.Config(
-            create_app(client, options),
-            log_level="warning",
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=round(options.drain_seconds),
-        )
-        await _Server(settings, client.model.name).serve([listener])
+        app = create_app(client, options)
+        settings = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
+        await _Server(settings, app.state.service).serve([listener])
         return 0 if client.alive else 1
     finally:
         await client.close()
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, except that a signal ends the server and not, raised again, the process: what
-    comes after, stopping the runtime, must still happen."""
+    """uvicorn, with its own end: a signal is not raised again, since the runtime must still be
+    stopped, and requests that outlast the drain are told so instead of being cut off."""
 
-    def __init__(self, config: uvicorn.Config, model: str) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
-        self._model = model
+        self._service = service
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for each in sockets or ():
             host, port = each.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
-            sys.stderr.write(f"sglang-lite: serving {self._model} at http://{shown}:{port}\n")
+            sys.stderr.write(
+                f"sglang-lite: serving {self._service.model_name} at http://{shown}:{port}\n"
+            )
             sys.stderr.flush()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        draining = asyncio.ensure_future(self._drain())
+        await super().shutdown(sockets)
+        draining.cancel()
+
+    async def _drain(self) -> None:
+        """Give open requests their time, and then their last word."""
+        await asyncio.sleep(self._service.options.drain_seconds)
+        for job in self._service.jobs.values():
+            job.fail(RuntimeUnavailable("the server is stopping."))
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -96,16 +104,18 @@ class _Server(uvicorn.Server):
 
 
 def _bind(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65535:  # the system would take it modulo 65536
+        raise InvalidConfig(f"--port is between 0 and 65535, got {port}.")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
         listener = socket.socket(family, kind, protocol)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise InvalidConfig(f"--host {host} cannot be listened on: {error}.") from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
         raise InvalidConfig(
             f"--port {port} on {host} cannot be listened on: {error}; choose another port, or 0 "

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sglang_lite.errors import InvalidRequest, ModelNotFound, RuntimeUnavailable
+from sglang_lite.errors import InvalidRequest, ModelNotFound, RuntimeUnavailable, SglangLiteError
 from sglang_lite.params import SamplingParams
 from sglang_lite.runtime.client import Client, Stream
 
@@ -140,6 +140,12 @@ class Job:
         """Ask the runtime to end what still runs; each request then gets its last word."""
         for stream in self._streams:
             stream.abort()
+
+    def fail(self, error: SglangLiteError) -> None:
+        """End what still runs at once, with `error` as its last word."""
+        self.abort()
+        for stream in self._streams:
+            stream.put(error)
 
     def __enter__(self) -> Job:
         if self.id in self.service.jobs:
