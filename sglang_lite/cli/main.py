@@ -79,11 +79,15 @@ def serve(
         bool, typer.Option("--deterministic", help="Same logprobs whatever else runs.")
     ] = False,
     threads: Annotated[int | None, typer.Option(help="CPU threads; default: all cores.")] = None,
+    drain_seconds: Annotated[
+        float, typer.Option(min=0, help="Time for open requests after a signal to stop.")
+    ] = 5.0,
     core: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Serve a model over HTTP, with OpenAI's API and SGLang's."""
     from sglang_lite.config import EngineConfig
     from sglang_lite.runtime.server.serve import serve as serve_model
+    from sglang_lite.runtime.server.service import ServerOptions
 
     config = EngineConfig.of(
         {
@@ -104,7 +108,8 @@ def serve(
             "threads": threads,
         }
     )
-    raise typer.Exit(serve_model(config, host=host, port=port, core=core))
+    options = ServerOptions(drain_seconds=drain_seconds)
+    raise typer.Exit(serve_model(config, host=host, port=port, options=options, core=core))
 
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})

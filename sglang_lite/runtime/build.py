@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from sglang_lite.config import EngineConfig, Resolved, resolve
 from sglang_lite.runtime.core import EngineCore, Runner
 from sglang_lite.runtime.scheduling.cache import PrefixCache
@@ -18,16 +20,20 @@ def build_core(config: EngineConfig) -> tuple[EngineCore, ModelInfo]:
         InvalidConfig: the device, the memory or an option does not allow it.
         ModelFileError: the model's files are missing or broken.
     """
-    from sglang_lite.runtime.execution.device import probe
-    from sglang_lite.runtime.execution.runner import ModelRunner
-    from sglang_lite.runtime.model.config import read_facts
     from sglang_lite.runtime.model.hub import open_model
     from sglang_lite.runtime.tokenizer import Tokenizer
 
     source = open_model(config.model)
-    resolved = resolve(config, read_facts(source.folder), probe(config.device))
-    tokenizer = Tokenizer.load(source.folder)
-    runner = ModelRunner(resolved, source.folder)
+    with ThreadPoolExecutor(1) as aside:  # the tokenizer is read while torch is imported
+        reading = aside.submit(Tokenizer.load, source.folder)
+
+        from sglang_lite.runtime.execution.device import probe
+        from sglang_lite.runtime.execution.runner import ModelRunner
+        from sglang_lite.runtime.model.config import read_facts
+
+        resolved = resolve(config, read_facts(source.folder), probe(config.device))
+        runner = ModelRunner(resolved, source.folder)
+        tokenizer = reading.result()
     info = ModelInfo(
         name=config.served_model_name or source.name,
         folder=str(source.folder),

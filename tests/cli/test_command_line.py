@@ -125,6 +125,31 @@ def test_run_is_python_with_the_programs_own_arguments(tmp_path: Path) -> None:
     assert done.stdout == "__main__ ['--model', 'mine', '-x'] 7\n"
 
 
+def test_a_model_is_the_programs_backend_until_it_ends(
+    here: InThisProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    class Runtime:
+        def __init__(self, model: str) -> None:
+            seen.append(model)
+
+        def shutdown(self) -> None:
+            seen.append("shutdown")
+
+    def set_default_backend(backend: Runtime) -> None:
+        seen.append(type(backend).__name__)
+
+    monkeypatch.setattr(sglang_lite, "Runtime", Runtime, raising=False)
+    monkeypatch.setattr(sglang_lite, "set_default_backend", set_default_backend, raising=False)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    file = tmp_path / "program.py"
+    file.write_text("import sys\nsys.exit(5)\n")
+
+    assert here("run", "--model", "mine", str(file))[0] == 5
+    assert seen == ["mine", "Runtime", "shutdown"]
+
+
 def test_run_without_a_file_to_run(tmp_path: Path) -> None:
     done = command("run", "nothing.py", cwd=tmp_path)
 

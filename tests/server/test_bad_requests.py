@@ -30,6 +30,8 @@ CASES: list[tuple[str, Any, str | None, list[str]]] = [
     # endpoint, body, param, what the message names
     (TEXT, text(prompt="x" * 5000), "prompt", ["5001 tokens", "4096"]),
     (CHAT, chat(messages=[{"role": "user", "content": "x" * 5000}]), "prompt", ["tokens", "4096"]),
+    (TEXT, text(prompt=[97] * 4096), "prompt", ["4096 tokens", "at most 4095"]),
+    (TEXT, text(prompt=[97] * 9999, n=128), "prompt", ["9999 tokens", "at most 4096"]),
     (CHAT, chat(model="gpt-9"), "model", ["'gpt-9'", "'fake'"]),
     (TEXT, text(max_tokens=-1), "max_tokens", ["-1", "between 0"]),
     (CHAT, chat(max_tokens=2**80), "max_tokens", [str(2**80), "1048576"]),
@@ -121,6 +123,7 @@ def refusal(answer: httpx.Response) -> dict[str, Any]:
     assert 400 <= answer.status_code < 500, answer.text
     error: dict[str, Any] = answer.json()["error"]
     assert error.keys() == {"message", "type", "param", "code"}
+    assert error["code"] == answer.status_code
     assert len(error["message"]) < 1000
     return error
 

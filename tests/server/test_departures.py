@@ -150,25 +150,26 @@ def test_requests_in_flight_are_finished_before_the_end(mortal: LiveServer) -> N
     assert mortal.process.wait(10) == 0
 
 
-def test_requests_that_outlast_the_drain_are_told_so(mortal: LiveServer) -> None:
+def test_requests_that_outlast_the_drain_are_told_so() -> None:
     said: list[str] = []
 
-    def read(stream: bool) -> None:
+    def read(url: str, stream: bool) -> None:
         body = {**LONG, "stream": stream}
-        with httpx.stream("POST", f"{mortal.url}/v1/completions", json=body, timeout=20) as answer:
+        with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=20) as answer:
             said.append(answer.read().decode())
 
-    readers = [threading.Thread(target=read, args=(stream,)) for stream in (False, True)]
-    for reader in readers:
-        reader.start()
-    assert eventually(lambda: mortal.stats()["running"] == 2)
-    assert mortal.stop() == 0
-    for reader in readers:
-        reader.join(10)
+    with LiveServer("fake?delay=0.01&eos=0", "--drain-seconds", "0.2") as live:
+        readers = [threading.Thread(target=read, args=(live.url, each)) for each in (False, True)]
+        for reader in readers:
+            reader.start()
+        assert eventually(lambda: live.stats()["running"] == 2)
+        assert live.stop() == 0
+        for reader in readers:
+            reader.join(10)
 
-    assert len(said) == 2
-    assert all('"message":"the server is stopping."' in each for each in said)
-    assert [line for line in mortal.lines if "serving" not in line] == []
+        assert len(said) == 2
+        assert all('"message":"the server is stopping."' in each for each in said)
+        assert [line for line in live.lines if "serving" not in line] == []
 
 
 def test_a_killed_server_takes_its_runtime_along(mortal: LiveServer) -> None:

@@ -39,7 +39,7 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     message = f"{error.detail}: {request.method} {request.url.path}"
     kind = "invalid_request_error" if error.status_code < 500 else "server_error"
-    body = {"message": message, "type": kind, "param": None, "code": None}
+    body = {"message": message, "type": kind, "param": None, "code": error.status_code}
     return Json({"error": body}, error.status_code, error.headers)
 
 

@@ -155,8 +155,9 @@ async def flush_cache(request: Request) -> Response:
 async def model_info(request: Request) -> Response:
     model = request.app.state.service.client.model
     about = {
-        "model_path": model.name,
+        "model_path": model.folder,
         "tokenizer_path": model.folder,
+        "served_model_name": model.name,
         "is_generation": True,
         "vocab_size": model.vocab_size,
         "max_context_length": model.context_length,

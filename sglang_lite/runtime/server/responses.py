@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from sglang_lite.errors import EngineFailed, ModelNotFound, SglangLiteError
+from sglang_lite.errors import EngineFailed, SglangLiteError
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -33,12 +33,11 @@ class Json(Response):
 
 
 def error_body(error: SglangLiteError) -> dict[str, Any]:
-    code = "model_not_found" if isinstance(error, ModelNotFound) else None
     body = {
         "message": str(error),
         "type": error.kind,
         "param": getattr(error, "param", None),
-        "code": code,
+        "code": error.status,  # an error inside a stream has no other place for it
     }
     return {"error": body}
 

@@ -99,6 +99,16 @@ class Service:
                 "long step."
             ) from None
 
+    def check_length(self, count: int) -> None:
+        """Raise InvalidRequest for a prompt that cannot fit, before `n` copies of it are sent."""
+        most = self.client.model.context_length
+        if count > most:
+            raise InvalidRequest(
+                f"the prompt has {count} tokens, and prompt and answer together have at most "
+                f"{most} (model, --context-length and KV pool bound it); shorten the prompt.",
+                param="prompt",
+            )
+
     def check_ids(self, name: str, ids: Sequence[int]) -> None:
         """Raise InvalidRequest unless every id is one of the model's."""
         size = self.client.model.vocab_size
@@ -123,10 +133,11 @@ class Job:
         """Start `n` samples of one prompt.
 
         Raises:
-            InvalidRequest: a token id is none of the model's.
+            InvalidRequest: the prompt is too long, or a token id is none of the model's.
             RuntimeUnavailable: the runtime is gone.
         """
         service = self.service
+        service.check_length(len(tokens))
         service.check_ids("prompt", tokens)
         service.check_ids("stop_token_ids", params.stop_token_ids)
         service.check_ids("logit_bias", list(params.logit_bias))
