@@ -20,6 +20,7 @@ MAX_LOGPROBS = 100
 MAX_LOGIT_BIAS = 1_024
 MAX_TOKENS = 1 << 20
 MAX_SEED = 1 << 63
+MAX_ID = (1 << 31) - 1  # of a token, in any vocabulary
 
 GREEDY_BELOW = 1e-6  # a temperature under this means: take the most likely token
 
@@ -56,8 +57,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
         _within("presence_penalty", self.presence_penalty, -2.0, 2.0)
         if not 0.0 < self.top_p <= 1.0:
             raise _bad("top_p", self.top_p, "must be above 0 and at most 1")
-        if not (self.top_k == -1 or self.top_k >= 1):
-            raise _bad("top_k", self.top_k, "must be -1 (off) or at least 1")
+        if not (self.top_k == -1 or 1 <= self.top_k <= MAX_ID):
+            raise _bad("top_k", self.top_k, f"must be -1 (off) or between 1 and {MAX_ID}")
         if not 0.0 < self.repetition_penalty <= 10.0:
             raise _bad("repetition_penalty", self.repetition_penalty, "must be above 0, at most 10")
         if self.seed is not None:
@@ -87,15 +88,13 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
                 size = len(stop.encode())
                 raise _bad("stop", f"{size} bytes", f"a stop has 1 to {MAX_STOP_BYTES} bytes")
         for id in self.stop_token_ids:
-            if id < 0:
-                raise _bad("stop_token_ids", id, "a token id must not be negative")
+            _within("stop_token_ids", id, 0, MAX_ID)
 
     def _check_logit_bias(self) -> None:
         if len(self.logit_bias) > MAX_LOGIT_BIAS:
             raise _bad("logit_bias", len(self.logit_bias), f"entries, at most {MAX_LOGIT_BIAS}")
         for id, bias in self.logit_bias.items():
-            if id < 0:
-                raise _bad("logit_bias", id, "a token id must not be negative")
+            _within("logit_bias", id, 0, MAX_ID)
             _within("logit_bias", bias, -100.0, 100.0)
 
 

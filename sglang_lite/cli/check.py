@@ -100,7 +100,7 @@ def _version(package: str) -> str:
 
 
 def _cache() -> str:
-    folder = hub._models_folder()
+    folder = hub.models_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

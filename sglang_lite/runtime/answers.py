@@ -7,17 +7,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from sglang_lite.runtime.client import Client, Completion, Stream
+from sglang_lite.errors import InvalidRequest
+from sglang_lite.params import SamplingParams
+from sglang_lite.runtime.client import Completion, Stream
 from sglang_lite.runtime.sglang_names import Sampling
 from sglang_lite.wire import Finish, TopLogprobs
 
 Answer = dict[str, Any]
 
 
+class Submitter(Protocol):
+    """What starts the requests of one answer: a client, or a server's job around one."""
+
+    def submit_n(
+        self, tokens: Sequence[int], params: SamplingParams, n: int, **options: Any
+    ) -> list[Stream]: ...
+
+
 async def answer(
-    client: Client, ids: Sequence[int], sampling: Sampling, score_from: int = -1
+    client: Submitter, ids: Sequence[int], sampling: Sampling, score_from: int = -1
 ) -> list[Answer]:
     """`sampling.n` answers to one prompt; `score_from` >= 0 adds the prompt's logprobs."""
     streams = _submit(client, ids, sampling, score_from)
@@ -33,9 +43,16 @@ async def answer(
 
 
 async def stream_answers(
-    client: Client, ids: Sequence[int], sampling: Sampling, score_from: int = -1
+    client: Submitter, ids: Sequence[int], sampling: Sampling, score_from: int = -1
 ) -> AsyncIterator[Answer]:
-    """One answer as it grows: each item holds all so far; the last has a `finish_reason`."""
+    """One answer as it grows: each item holds all so far; the last has a `finish_reason`.
+
+    Raises:
+        InvalidRequest: several answers (`n`) were asked for.
+    """
+    if sampling.n != 1:
+        message = f"a stream has one answer; `n` must be 1, got {sampling.n}."
+        raise InvalidRequest(message, param="n")
     stream = _submit(client, ids, sampling, score_from)[0]
     text, out, logprobs, top = "", list[int](), list[float](), list[TopLogprobs]()
     scores: list[float] = []
@@ -57,7 +74,7 @@ async def stream_answers(
 
 
 def _submit(
-    client: Client, ids: Sequence[int], sampling: Sampling, score_from: int
+    client: Submitter, ids: Sequence[int], sampling: Sampling, score_from: int
 ) -> list[Stream]:
     return client.submit_n(
         ids,

@@ -71,7 +71,7 @@ def known_models() -> tuple[KnownModel, ...]:
 
 def cached_models() -> list[ModelSource]:
     """Models that were fetched or converted before."""
-    folders = sorted(_models_folder().glob("*/config.json"))
+    folders = sorted(models_folder().glob("*/config.json"))
     return [ModelSource(path.parent.name.rsplit("-", 1)[0], path.parent) for path in folders]
 
 
@@ -220,10 +220,10 @@ def _need_space(folder: Path, needed: int) -> None:
 
 def _place(name: str, identity: bytes) -> Path:
     key = hashlib.sha256(b"%d " % FORMAT + identity).hexdigest()[:12]
-    return _models_folder() / f"{name}-{key}"
+    return models_folder() / f"{name}-{key}"
 
 
-def _models_folder() -> Path:
+def models_folder() -> Path:
     root = os.environ.get("SGLANG_LITE_CACHE")
     base = Path(root).expanduser() if root else Path.home() / ".cache" / "sglang_lite"
     return base / "models"

@@ -53,9 +53,8 @@ class Work:
     async def whole(self) -> Response:
         began, rid = time.monotonic(), self.body.rid or new_id("gen")
         with self.service.job(rid) as job:
-            submitter: Any = job
             asked = [
-                answer(submitter, ids, sampling, self._score_from)
+                answer(job, ids, sampling, self._score_from)
                 for ids, sampling in zip(self.prompts, self.samplings, strict=True)
             ]
             found = [one for group in await asyncio.gather(*asked) for one in group]
@@ -68,9 +67,8 @@ class Work:
     async def events(self) -> AsyncGenerator[dict[str, Any], None]:
         rid = self.body.rid or new_id("gen")
         with self.service.job(rid) as job:
-            submitter: Any = job
             sources = [
-                stream_answers(submitter, ids, one, self._score_from)
+                stream_answers(job, ids, one, self._score_from)
                 for ids, sampling in zip(self.prompts, self.samplings, strict=True)
                 for one in _each(sampling)
             ]
