@@ -262,13 +262,13 @@ def test_a_client_that_does_not_read_costs_bounded_memory() -> None:
         ask = wire.encode(wire.Ask(1, "stats"))
         sizes = []
         for _ in range(20):
-            for _ in range(4_000):  # some 450 bytes of answer each: the bound is passed half way
+            for _ in range(6_000):  # some 350 bytes of answer each: the bound is passed half way
                 deaf.send(ask)
             assert await client.ask("check") == {"sound": True}
             sizes.append(process.memory_info().rss)
         done = await client.submit([1], SamplingParams(max_tokens=3)).completion()
         assert len(done.ids) == 3
-        assert sizes[-1] - sizes[11] < 4 << 20, "it grows with every message that is not read"
+        assert sizes[-1] - sizes[-6] < 2 << 20, "it grows with every message that is not read"
         deaf.close()
         await client.close()
 
