@@ -55,9 +55,13 @@ def gen(
         return select(name, choices, choices_method=choices_method)
     if regex is not None:
         re.compile(regex)
-    wanted = {"regex": regex, "json_schema": json_schema, "ebnf": ebnf, "tools": tools}
-    if dtype not in (None, str):
-        wanted["dtype"] = str(dtype)
+    wanted = {
+        "regex": regex,
+        "json_schema": json_schema,
+        "ebnf": ebnf,
+        "dtype": dtype,
+        "tools": tools,
+    }
     for argument, value in wanted.items():
         if value is not None:
             raise Unsupported(

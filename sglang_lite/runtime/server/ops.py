@@ -59,9 +59,9 @@ async def metrics(request: Request) -> Response:
         stats = await service.ask("stats")
     except RuntimeUnavailable:
         stats = {}
-    registry = CollectorRegistry()
-    registry.register(_Snapshot(service, stats))
-    return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
+    collectors = CollectorRegistry()
+    collectors.register(_Snapshot(service, stats))
+    return Response(generate_latest(collectors), media_type="text/plain; version=0.0.4")
 
 
 class _Snapshot:
