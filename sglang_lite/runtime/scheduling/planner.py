@@ -173,6 +173,8 @@ class Planner:
                 return  # they were here before all that wait
             heapq.heappop(self.retracted)
             budget -= self._prefill(request, budget)
+        if budget <= 0 or not self._slots:
+            return  # and look at no queue: that costs a lookup for each of its oldest
         misfits = 0
         for request in self.queues.turns(lambda r: self.cache.peek(r.tokens, r.namespace)):
             if budget <= 0 or not self._slots or misfits >= MISFITS:
