@@ -45,7 +45,9 @@ _HOME = {
     "sglang_lite.params": ("SamplingParams",),
     "sglang_lite.errors": (
         "EngineFailed",
+        "GrammarTooLarge",
         "InvalidConfig",
+        "InvalidGrammar",
         "InvalidRequest",
         "ModelFileError",
         "ModelNotFound",
@@ -54,6 +56,7 @@ _HOME = {
         "RuntimeUnavailable",
         "SglangLiteError",
         "Unsupported",
+        "UnsupportedGrammar",
     ),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -73,7 +76,9 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from sglang_lite.errors import EngineFailed as EngineFailed
+    from sglang_lite.errors import GrammarTooLarge as GrammarTooLarge
     from sglang_lite.errors import InvalidConfig as InvalidConfig
+    from sglang_lite.errors import InvalidGrammar as InvalidGrammar
     from sglang_lite.errors import InvalidRequest as InvalidRequest
     from sglang_lite.errors import ModelFileError as ModelFileError
     from sglang_lite.errors import ModelNotFound as ModelNotFound
@@ -82,6 +87,7 @@ if TYPE_CHECKING:
     from sglang_lite.errors import RuntimeUnavailable as RuntimeUnavailable
     from sglang_lite.errors import SglangLiteError as SglangLiteError
     from sglang_lite.errors import Unsupported as Unsupported
+    from sglang_lite.errors import UnsupportedGrammar as UnsupportedGrammar
     from sglang_lite.lang.backends.runtime import Runtime as Runtime
     from sglang_lite.lang.backends.runtime import RuntimeEndpoint as RuntimeEndpoint
     from sglang_lite.lang.choices import greedy_token_selection as greedy_token_selection

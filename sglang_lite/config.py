@@ -14,6 +14,8 @@ from sglang_lite.errors import InvalidConfig
 
 Dtype = Literal["auto", "bfloat16", "float32"]
 Policy = Literal["lpm", "fcfs"]
+GrammarEngine = Literal["auto", "outlines", "llguidance"]
+Whitespace = Literal["compact", "single", "bounded"]
 
 DTYPE_BYTES = {"bfloat16": 2, "float32": 4}
 MAX_POOL_TOKENS = 1 << 20
@@ -45,9 +47,16 @@ class EngineConfig:
     deterministic: bool = False
     attention_backend: str = "auto"
     threads: int | None = None
+    grammar_engine: GrammarEngine = "auto"
+    grammar_whitespace: Whitespace = "bounded"  # what constrained JSON may have between tokens
+    grammar_cache_mb: int = 256  # memory for compiled grammars and their masks
+    grammar_queue: int = 64  # most different grammars that wait to be compiled
+    grammar_compile_seconds: int = 5  # CPU time that compiling one may take; 4 times that by clock
+    grammar_compile_mb: int = 1024  # address space of the process that compiles
+    jump_forward: bool = True  # take forced tokens without decoding them one by one
 
     def __post_init__(self) -> None:
-        for name, choices in (("dtype", get_args(Dtype)), ("schedule_policy", get_args(Policy))):
+        for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise _bad(name, getattr(self, name), f"is one of {', '.join(choices)}")
         if self.page_size is not None and not 1 <= self.page_size <= 256:
@@ -70,6 +79,12 @@ class EngineConfig:
         return cls(**options)
 
 
+_CHOICES = {
+    "dtype": get_args(Dtype),
+    "schedule_policy": get_args(Policy),
+    "grammar_engine": get_args(GrammarEngine),
+    "grammar_whitespace": get_args(Whitespace),
+}
 _COUNTS = (
     "context_length",
     "max_total_tokens",
@@ -77,6 +92,10 @@ _COUNTS = (
     "max_queued_requests",
     "chunked_prefill_size",
     "threads",
+    "grammar_cache_mb",
+    "grammar_queue",
+    "grammar_compile_seconds",
+    "grammar_compile_mb",
 )
 
 

@@ -3,7 +3,10 @@
 SglangLiteError
  ├─ InvalidRequest      400   the caller can fix it: `param` names the field at fault
  │   ├─ ModelNotFound   404   no such model here
- │   └─ Unsupported     400   understood, and not available: names what is missing
+ │   ├─ Unsupported     400   understood, and not available: names what is missing
+ │   │   └─ UnsupportedGrammar   no engine holds this constraint exactly: names the reasons
+ │   ├─ InvalidGrammar  400   not a regex, schema, choice list, grammar or tag list at all
+ │   └─ GrammarTooLarge 400   over a limit, or over its time or memory: names the limit
  ├─ InvalidConfig        -    the operator can fix it: a flag, a file, a device
  │   └─ ModelFileError   -    weights or a tokenizer that cannot be read
  ├─ Overloaded          429   try again later
@@ -40,6 +43,18 @@ class ModelNotFound(InvalidRequest):
 
 class Unsupported(InvalidRequest, NotImplementedError):
     """A field or argument that is understood and has no implementation behind it."""
+
+
+class UnsupportedGrammar(Unsupported):
+    """A constraint that no engine can hold exactly; it is never held loosely instead."""
+
+
+class InvalidGrammar(InvalidRequest):
+    """A constraint that is not well-formed."""
+
+
+class GrammarTooLarge(InvalidRequest):
+    """A constraint over a limit of size, time or memory; the message names the limit."""
 
 
 class InvalidConfig(SglangLiteError, ValueError):

@@ -12,13 +12,14 @@ from typing import Literal
 
 import msgspec
 
-from sglang_lite.errors import InvalidRequest
+from sglang_lite.errors import GrammarTooLarge, InvalidRequest
 
 MAX_STOPS = 32
 MAX_STOP_BYTES = 1_024
 MAX_LOGPROBS = 100
 MAX_LOGIT_BIAS = 1_024
 MAX_TOKENS = 1 << 20
+MAX_GRAMMAR_BYTES = 256 << 10
 MAX_SEED = 1 << 63
 MAX_ID = (1 << 31) - 1  # of a token, in any vocabulary
 
@@ -99,10 +100,28 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 
 
 class Constraint(msgspec.Struct, frozen=True, array_like=True):
-    """What the output must match. No engine holds one yet: a request with one is refused."""
+    """What the output must match, whole. Equal constraints share one compiled grammar.
 
-    kind: Literal["regex", "json_schema", "choice", "ebnf"]
-    source: str
+    Raises:
+        InvalidRequest: `source` is empty.
+        GrammarTooLarge: it is larger than `MAX_GRAMMAR_BYTES`.
+    """
+
+    kind: Literal["regex", "json_schema", "json_object", "choice", "ebnf", "structural_tag"]
+    source: str  # the pattern; JSON of the schema, the choices or the tags; the grammar's text
+    whitespace: Literal["default", "compact", "single", "bounded"] = (
+        "default"  # between JSON tokens
+    )
+    closed: bool = True  # an object schema that is silent on additionalProperties allows none
+    engine: Literal["default", "auto", "outlines", "llguidance"] = "default"
+
+    def __post_init__(self) -> None:
+        size = len(self.source.encode())
+        if not size and self.kind != "json_object":
+            raise _bad(self.kind, self.source, "is empty; leave it out for free text")
+        if size > MAX_GRAMMAR_BYTES:
+            message = f"`{self.kind}` has at most {MAX_GRAMMAR_BYTES} bytes, got {size}."
+            raise GrammarTooLarge(message, param=self.kind)
 
 
 def _within(name: str, value: float, low: float, high: float) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import codecs
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
@@ -21,7 +21,7 @@ from sglang_lite.errors import InvalidRequest
 from sglang_lite.lang.backends.scripted import ScriptedBackend
 from sglang_lite.runtime.build import assemble_core
 from sglang_lite.runtime.core import EngineCore
-from sglang_lite.runtime.scheduling.batch import Batch, Int, Sampled
+from sglang_lite.runtime.scheduling.batch import Allowed, Batch, Int, Sampled
 from sglang_lite.wire import ModelInfo
 
 __all__ = ["ByteTokenizer", "FakeRunner", "ScriptedBackend", "fake_core"]
@@ -35,10 +35,20 @@ def extend(state: int, token: int) -> int:
     return ((state ^ (token + 1)) * 0x100000001B3) % 2**64
 
 
-def draw(state: int, alphabet: Sequence[int], banned: Iterable[int] = ()) -> int:
-    """The token that follows a text in this state: a function of the whole text."""
+def draw(
+    state: int,
+    alphabet: Sequence[int],
+    banned: Iterable[int] = (),
+    only: Collection[int] | None = None,
+) -> int:
+    """The token that follows a text in this state: a function of the whole text.
+
+    `only`: what a grammar allows; of the alphabet if anything of it is among these.
+    """
     out = set(banned)
-    allowed = [token for token in alphabet if token not in out]
+    if only is not None:
+        alphabet = [token for token in alphabet if token in only] or sorted(only)
+    allowed = [token for token in alphabet if token not in out] or list(alphabet)
     return allowed[(state >> 33) % len(allowed)]
 
 
@@ -54,6 +64,9 @@ class ByteTokenizer:
 
     def encode(self, text: str, *, add_bos: bool = True) -> list[int]:
         return [BOS] * add_bos + list(text.encode())
+
+    def encode_as_text(self, text: str) -> list[int]:
+        return list(text.encode())
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         decoder = self.decoder(skip_special_tokens=skip_special_tokens)
@@ -154,9 +167,11 @@ class FakeRunner:
         sampling, scoring = batch.sampling, batch.scoring
         flat = [state for states in self._states for state in states]
         tokens = []
+        allowed = allowed_ids(sampling.allowed)
         for index, at in enumerate(sampling.at.tolist()):
             mine = (sampling.bias_row == index) & np.isneginf(sampling.bias)
-            tokens.append(draw(flat[at], self.alphabet, sampling.bias_id[mine].tolist()))
+            banned, only = sampling.bias_id[mine].tolist(), allowed.get(index)
+            tokens.append(draw(flat[at], self.alphabet, banned, only))
             self.last_token[int(batch.slot[sampling.row[index]])] = tokens[-1]
         widest = max([0, *sampling.logprobs.tolist()])
         score_widest = max([0, *scoring.logprobs.tolist()])
@@ -210,6 +225,18 @@ class FakeRunner:
         return out
 
 
+def allowed_ids(allowed: Allowed) -> dict[int, set[int]]:
+    """Row -> the ids it may draw, of the rows that are constrained."""
+    found = {}
+    for row, bits in zip(allowed.row.tolist(), allowed.bits, strict=True):
+        each = np.unpackbits(bits.view(np.uint8), bitorder="little")
+        found[row] = set(np.flatnonzero(each).tolist())
+    for at, row in enumerate(allowed.few_row.tolist()):
+        ids = allowed.few_ids[allowed.few_indptr[at] : allowed.few_indptr[at + 1]]
+        found[row] = set(ids.tolist())
+    return found
+
+
 class _Ready:
     def __init__(self, sampled: Sampled) -> None:
         self._sampled = sampled
@@ -250,4 +277,4 @@ def fake_core(config: EngineConfig) -> tuple[EngineCore, ModelInfo]:
         page_size=resolved.page_size,
         max_total_tokens=resolved.max_total_tokens,
     )
-    return assemble_core(resolved, runner, info, list(tokenizer.token_bytes)), info
+    return assemble_core(resolved, runner, info, tokenizer), info

@@ -120,7 +120,7 @@ class Listener:
             for id, finish in output.finishes.items():
                 assert id not in self.last | self.failed
                 self.last[id] = finish
-            for id, _, reason in output.failures:
+            for id, _, reason, _ in output.failures:
                 assert id not in self.last | self.failed
                 self.failed[id] = reason
 

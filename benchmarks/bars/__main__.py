@@ -6,7 +6,8 @@ import sys
 from benchmarks.machine import load
 
 NAMES = ("exactness", "sharing", "speed", "memory", "startup", "language", "openai", "processes",
-         "input")  # fmt: skip
+         "input", "walked", "generated", "masks", "compile", "jump", "stall",
+         "hostile")  # fmt: skip
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,8 @@ app = typer.Typer(
 )
 model_app = typer.Typer(help="Models on this machine.", no_args_is_help=True)
 app.add_typer(model_app, name="model")
+grammar_app = typer.Typer(help="Constraints on output.", no_args_is_help=True)
+app.add_typer(grammar_app, name="grammar")
 
 ModelName = Annotated[str, typer.Argument(help="A known name, a hub id, a folder or a .gguf file.")]
 
@@ -78,6 +81,15 @@ def serve(
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Same logprobs whatever else runs.")
     ] = False,
+    grammar_engine: Annotated[
+        str, typer.Option(help="What holds constraints: auto, outlines or llguidance.")
+    ] = "auto",
+    grammar_whitespace: Annotated[
+        str, typer.Option(help="Between tokens of constrained JSON: compact, single or bounded.")
+    ] = "bounded",
+    no_jump_forward: Annotated[
+        bool, typer.Option("--no-jump-forward", help="Decode forced tokens one by one.")
+    ] = False,
     threads: Annotated[int | None, typer.Option(help="CPU threads; default: all cores.")] = None,
     drain_seconds: Annotated[
         float, typer.Option(min=0, help="Time for open requests after a signal to stop.")
@@ -105,6 +117,9 @@ def serve(
             "schedule_policy": schedule_policy,
             "disable_radix_cache": no_radix_cache,
             "deterministic": deterministic,
+            "grammar_engine": grammar_engine,
+            "grammar_whitespace": grammar_whitespace,
+            "jump_forward": not no_jump_forward,
             "threads": threads,
         }
     )
@@ -158,3 +173,20 @@ def model_path(name: ModelName = "smollm2") -> None:
     from sglang_lite.cli.model import print_path
 
     print_path(name)
+
+
+@grammar_app.command("check")
+def grammar_check(
+    file: Annotated[
+        Path,
+        typer.Argument(help="Lines of {name, schema | regex | choice, tests: [{valid, data}]}."),
+    ],
+    model: Annotated[str, typer.Option(help="Whose tokenizer to use.")] = "smollm2",
+    engine: Annotated[str, typer.Option(help="auto, outlines or llguidance.")] = "auto",
+    whitespace: Annotated[str, typer.Option(help="compact, single or bounded.")] = "bounded",
+    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each.")] = False,
+) -> None:
+    """Say whether each constraint is held exactly; status 1 if an invalid example is accepted."""
+    from sglang_lite.cli.grammar import check_file
+
+    raise typer.Exit(check_file(file, model, engine, whitespace, as_json))

@@ -196,9 +196,8 @@ class Branch:
         self.now = replace(self.now, variables=variables, meta=known)
 
     async def _generate(self, gen: Gen) -> None:
-        params = self._params(gen)
-        last = None
-        async for part in self.run.backend.generate(self.now.prompt, params, gen.n):
+        params, backend, last = self._params(gen), self.run.backend, None
+        async for part in backend.generate(self.now.prompt, params, gen.n, gen.constraint):
             if part.text:
                 self.journal.add(gen.name, part.text, part.meta)
             last = part
@@ -213,10 +212,9 @@ class Branch:
 
     def _params(self, gen: Gen) -> SamplingParams:
         options = {**self.run.options, **gen.options}
-        if self.now.role is not None:
-            mine = tuple(options.get("stop", ()))
-            turn = (each for each in self.run.backend.template.stops if each not in mine)
-            options["stop"] = (*mine, *turn)
+        turn = self.run.backend.template.stops if self.now.role is not None else ()
+        if more := (*gen.ends, *turn):
+            options["stop"] = tuple(dict.fromkeys((*options.get("stop", ()), *more)))
         if "seed" not in options and self.run.seed is not None:
             options["seed"] = derive_seed(self.run.seed, *self.path, self._gens)
         self._gens += 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from sglang_lite.errors import InvalidRequest, Unsupported
 from sglang_lite.lang.choices import ChoicesMethod, token_length_normalized
 from sglang_lite.lang.nodes import Concat, Expr, Gen, RoleBegin, RoleEnd, Select, parts_of
+from sglang_lite.lang.typed import form_of
 
 MAX_SAMPLES = 128
 
@@ -38,35 +38,41 @@ def gen(
     choices: Sequence[str] | None = None,
     choices_method: ChoicesMethod | None = None,
     regex: str | None = None,
-    json_schema: str | dict[str, Any] | None = None,
+    json_schema: str | dict[str, Any] | type | None = None,
     ebnf: str | None = None,
     tools: Sequence[Callable[..., Any]] | None = None,
+    whitespace: str | None = None,
+    grammar_engine: str | None = None,
 ) -> Gen | Select:
     """Generated text, kept in the variable `name`; with `choices`, one of them.
 
-    What is not given here is taken from `run` or `run_batch`.
+    What is not given here is taken from `run` or `run_batch`. At most one of `dtype`, `regex`,
+    `json_schema` and `ebnf` says what the whole text must match.
+
+    Args:
+        dtype: int, float, bool, or str for a text in quotes; the variable holds the text of it.
+        json_schema: a dict, JSON text or a pydantic model; the answer has its properties' order.
+        whitespace: between JSON tokens: "compact", "single" or "bounded".
+        grammar_engine: what holds the constraint: "auto", "outlines" or "llguidance".
 
     Raises:
         re.error: `regex` is not a regular expression.
-        Unsupported: constrained output or tools were asked for; the message names the argument.
-        InvalidRequest: `n` is out of range.
+        Unsupported: tools were asked for.
+        InvalidRequest: `n` is out of range, or there is more than one constraint.
+        InvalidGrammar: `json_schema` is no schema.
     """
     if choices:
         return select(name, choices, choices_method=choices_method)
-    if regex is not None:
-        re.compile(regex)
-    wanted = {
-        "regex": regex,
-        "json_schema": json_schema,
-        "ebnf": ebnf,
-        "dtype": dtype,
-        "tools": tools,
-    }
-    for argument, value in wanted.items():
-        if value is not None:
-            raise Unsupported(
-                f"gen({argument}=...) is not available in this version.", param=argument
-            )
+    if tools is not None:
+        raise Unsupported("gen(tools=...) is not available in this version.", param="tools")
+    constraint, ends = form_of(
+        dtype,
+        regex=regex,
+        json_schema=json_schema,
+        ebnf=ebnf,
+        whitespace=whitespace,
+        grammar_engine=grammar_engine,
+    )
     if n is not None and not 1 <= n <= MAX_SAMPLES:
         raise InvalidRequest(f"`n` must be between 1 and {MAX_SAMPLES}, got {n}.", param="n")
     logprobs = None if not return_logprob else (top_logprobs_num or 0)
@@ -88,7 +94,7 @@ def gen(
         "logprobs": logprobs,
     }
     given = {option: value for option, value in options.items() if value is not None}
-    return Gen(name, given, n or 1)
+    return Gen(name, given, n or 1, constraint, ends)
 
 
 def select(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sglang_lite.lang.choices import ChoicesMethod, token_length_normalized
+from sglang_lite.params import Constraint
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -60,6 +61,8 @@ class Gen(Expr):
     name: str | None
     options: Mapping[str, Any]
     n: int = 1
+    constraint: Constraint | None = None
+    ends: tuple[str, ...] = ()  # stops that the constraint needs, besides those asked for
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,6 +80,7 @@ def _submit(
         ids,
         sampling.params,
         sampling.n,
+        constraint=sampling.constraint,
         logits_from=score_from if score_from >= 0 else None,
         skip_special_tokens=sampling.skip_special_tokens,
         no_stop_trim=sampling.no_stop_trim,
@@ -103,13 +104,24 @@ def meta_of(id: int, prompt_tokens: int, out: list[int], finish: Finish | None) 
         reason = {"type": finish.reason.value}
         if finish.matched is not None:
             reason["matched"] = finish.matched  # type: ignore[assignment]
-    return {
+    meta = {
         "id": str(id),
         "prompt_tokens": prompt_tokens,
         "completion_tokens": len(out),
         "cached_tokens": finish.cached_tokens if finish else 0,
+        "fast_forwarded_tokens": finish.fast_forwarded if finish else 0,
         "finish_reason": reason,
     }
+    return {**meta, "grammar": finish.grammar} if finish and finish.grammar else meta
+
+
+def meta_together(metas: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What is known of several samples of one prompt: the first's, with what all generated."""
+    summed = {
+        name: sum(each[name] for each in metas)
+        for name in ("completion_tokens", "fast_forwarded_tokens")
+    }
+    return {**metas[0], **summed, "samples": list(metas)}
 
 
 def logprobs_of(out: list[int], logprobs: list[float], top: list[TopLogprobs]) -> dict[str, Any]:

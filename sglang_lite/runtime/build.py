@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sglang_lite.config import EngineConfig, Resolved, resolve
 from sglang_lite.runtime.core import EngineCore, Runner
+from sglang_lite.runtime.grammar.compiler import GrammarOptions, Grammars
+from sglang_lite.runtime.grammar.table import Spelling, TokenTable
 from sglang_lite.runtime.scheduling.cache import PrefixCache
 from sglang_lite.runtime.scheduling.intake import Limits
 from sglang_lite.runtime.scheduling.layout import SHARE_FROM
@@ -43,11 +45,11 @@ def build_core(config: EngineConfig) -> tuple[EngineCore, ModelInfo]:
         page_size=resolved.page_size,
         max_total_tokens=resolved.max_total_tokens,
     )
-    return assemble_core(resolved, runner, info, list(tokenizer.token_bytes)), info
+    return assemble_core(resolved, runner, info, tokenizer), info
 
 
 def assemble_core(
-    resolved: Resolved, runner: Runner, info: ModelInfo, token_bytes: list[bytes]
+    resolved: Resolved, runner: Runner, info: ModelInfo, tokenizer: Spelling
 ) -> EngineCore:
     """The core around any runner, real or fake."""
     config = resolved.config
@@ -59,10 +61,23 @@ def assemble_core(
             max_queued_requests=config.max_queued_requests,
             eos_token_ids=frozenset(info.eos_token_ids),
         ),
-        token_bytes,
+        list(tokenizer.token_bytes),
         policy=config.schedule_policy,
         chunk=resolved.chunk,
         max_running=resolved.max_running_requests,
         share_from=None if config.deterministic else SHARE_FROM,
+        grammars=Grammars(TokenTable.of(tokenizer), _grammar_options(config)),
+        jump_forward=config.jump_forward,
     )
     return EngineCore(scheduler, runner)
+
+
+def _grammar_options(config: EngineConfig) -> GrammarOptions:
+    return GrammarOptions(
+        engine=config.grammar_engine,
+        whitespace=config.grammar_whitespace,
+        cache_bytes=config.grammar_cache_mb << 20,
+        queue=config.grammar_queue,
+        seconds=config.grammar_compile_seconds,
+        megabytes=config.grammar_compile_mb,
+    )

@@ -196,19 +196,19 @@ class Client:
     def _take_step(self, step: wire.Step) -> None:
         tokens = wire.unpack(step.tokens).tolist()
         logprobs = np.frombuffer(step.logprobs, "<f4").tolist()
-        at, seen = 0, set()
+        at, spans = 0, dict[int, list[int]]()  # id -> where its tokens are, perhaps in two places
         for id, count in zip(step.ids, step.counts, strict=True):
-            span = range(at, at + count)
+            spans.setdefault(id, []).extend(range(at, at + count))
             at += count
-            seen.add(id)
+        for id in step.scores.keys() | step.finishes.keys():
+            spans.setdefault(id, [])
+        for id, span in spans.items():
             self._give(
                 id, step, [tokens[i] for i in span], [logprobs[i] for i in span if logprobs], span
             )
-        for id in (step.scores.keys() | step.finishes.keys()) - seen:
-            self._give(id, step, [], [], range(0))
 
     def _give(
-        self, id: int, step: wire.Step, ids: list[int], logprobs: list[float], span: range
+        self, id: int, step: wire.Step, ids: list[int], logprobs: list[float], span: list[int]
     ) -> None:
         if id not in self._streams:
             return  # aborted by its reader

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from sglang_lite.errors import EngineFailed
+from sglang_lite.runtime.grammar.protocol import GrammarSource
 from sglang_lite.runtime.scheduling.assemble import Plan
 from sglang_lite.runtime.scheduling.batch import Batch, Sampled
 from sglang_lite.runtime.scheduling.output import Output
@@ -50,6 +51,10 @@ class EngineCore:
         self._launched: _Launched | None = None
         self._failures = 0  # launches in a row that failed
 
+    @property
+    def grammars(self) -> GrammarSource | None:
+        return self.scheduler.compiling.source
+
     def submit(self, client: bytes, message: Submit) -> None:
         """Queue a request; see `Scheduler.submit` for what it raises."""
         self.scheduler.submit((client, message.id), message)
@@ -64,6 +69,11 @@ class EngineCore:
     def idle(self) -> bool:
         """Whether nothing waits, runs, is in flight or is left to be said."""
         return self.scheduler.idle and self._launched is None
+
+    @property
+    def stalled(self) -> bool:
+        """Whether a step would do nothing before a message comes, or a grammar is compiled."""
+        return self.scheduler.stalled and self._launched is None
 
     def step(self) -> dict[bytes, Output]:
         """Run one batch, if there is one, and return what each client is to be told.
@@ -104,6 +114,8 @@ class EngineCore:
         """Fail everything that is still here; return the last words."""
         self._launched = None
         self.scheduler.close(reason)
+        if self.grammars is not None:
+            self.grammars.close()
         return self.scheduler.outbox.take()
 
     def check(self) -> None:

@@ -9,14 +9,15 @@ from typing import Any
 import msgspec
 
 from sglang_lite.errors import InvalidRequest, Unsupported
-from sglang_lite.params import SamplingParams
+from sglang_lite.params import Constraint, SamplingParams
+from sglang_lite.runtime.constraints import FIELDS, INSTEAD, read_constraint
 
 RENAMED = {
     "max_new_tokens": "max_tokens",
     "min_new_tokens": "min_tokens",
     "sampling_seed": "seed",
 }
-CONSTRAINTS = ("regex", "json_schema", "ebnf", "structural_tag")
+FORM = ("n", "skip_special_tokens", "no_stop_trim")
 OURS = frozenset(field.name for field in msgspec.structs.fields(SamplingParams))
 
 
@@ -25,6 +26,7 @@ class Sampling:
     """`sampling_params` of SGLang: ours, and what is about the answer's form."""
 
     params: SamplingParams
+    constraint: Constraint | None = None
     n: int = 1
     skip_special_tokens: bool = True
     no_stop_trim: bool = False
@@ -35,28 +37,25 @@ def read_sampling(given: Mapping[str, Any] | None, **more: Any) -> Sampling:
 
     Raises:
         InvalidRequest: an unknown name, or a value of the wrong type or out of range.
-        Unsupported: it asks for constrained output.
+        Unsupported: a form of constraint that is understood and not available.
     """
     fields: dict[str, Any] = {}
     form: dict[str, Any] = {}
+    constraint: dict[str, Any] = {}
     for name, value in (given or {}).items():
-        if name in CONSTRAINTS:
-            if value is not None:
-                raise Unsupported(f"`{name}` is not available in this version.", param=name)
-        elif name in ("n", "skip_special_tokens", "no_stop_trim"):
+        if name in FIELDS:
+            constraint[name] = value
+        elif name in FORM:
             form[name] = value
         elif name == "spaces_between_special_tokens":
             continue  # bytes are joined as they are; there is nothing to choose
         elif RENAMED.get(name, name) in OURS:
             if value is not None:
                 fields[RENAMED.get(name, name)] = value
-        else:
-            known = sorted({*OURS, *RENAMED, "n", "skip_special_tokens", "no_stop_trim"})
-            raise InvalidRequest(
-                f"`sampling_params` has an unknown name {name!r}; known are {', '.join(known)}.",
-                param=name,
-            )
-    return Sampling(to_params({**fields, **more}), **_form(form))
+        elif name not in INSTEAD or value is not None:
+            raise _unknown(name)
+    params = to_params({**fields, **more})
+    return Sampling(params, read_constraint(constraint), **_form(form))
 
 
 def to_params(fields: Mapping[str, Any]) -> SamplingParams:
@@ -74,6 +73,16 @@ def to_params(fields: Mapping[str, Any]) -> SamplingParams:
         if field.name in values:
             values[field.name] = _typed(field.name, values[field.name], field.type)
     return SamplingParams(**values)
+
+
+def _unknown(name: str) -> InvalidRequest:
+    if name in INSTEAD:
+        message = f"`{name}` is not available in this version; use {INSTEAD[name]}."
+        return Unsupported(message, param=name)
+    known = sorted({*OURS, *RENAMED, *FORM, *FIELDS})
+    return InvalidRequest(
+        f"`sampling_params` has an unknown name {name!r}; known are {', '.join(known)}.", param=name
+    )
 
 
 def _typed(name: str, value: Any, kind: Any) -> Any:

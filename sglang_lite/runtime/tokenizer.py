@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,18 @@ class Tokenizer:
         if add_bos and self.add_bos and self.bos_token_id is not None:
             return ids if ids[:1] == [self.bos_token_id] else [self.bos_token_id, *ids]
         return ids
+
+    def encode_as_text(self, text: str) -> list[int]:
+        """The ids of `text` alone, where even the text of a special token is text."""
+        ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
+        return ids
+
+    @cached_property
+    def _plain(self) -> tokenizers.Tokenizer:
+        """A second backend, which recognises no special tokens: that is a switch of the whole."""
+        plain = tokenizers.Tokenizer.from_str(self._backend.to_str())
+        plain.encode_special_tokens = True
+        return plain
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """The text of `ids`; bytes that are not UTF-8 show as U+FFFD."""

@@ -45,6 +45,10 @@ class Worker:
         self.hello = wire.Hello(wire.VERSION, secrets.token_hex(8), model)
         self.clients = Clients(socket, core.drop)
         self.stopping = threading.Event()
+        self._poller = zmq.Poller()
+        self._poller.register(socket, zmq.POLLIN)
+        if core.grammars is not None:
+            self._poller.register(core.grammars.fileno(), zmq.POLLIN)
         self._beat_at = self._check_at = 0.0
 
     def run(self) -> None:
@@ -78,8 +82,8 @@ class Worker:
             self._beat_at = now + BEAT
 
     def _receive(self) -> None:
-        if self.core.idle and not self.socket.poll(int(NAP * 1000)):
-            return
+        if self.core.stalled:
+            self._wait()
         for _ in range(INTAKE):
             try:
                 frames = self.socket.recv_multipart(zmq.NOBLOCK)
@@ -90,6 +94,12 @@ class Worker:
                 self._take(identity, wire.decode_to_runtime(data))
             except InvalidRequest as error:
                 self.clients.fail(identity, -1, error.status, str(error))
+
+    def _wait(self) -> None:
+        """Until there is a message, a grammar is there, or it is time to look around."""
+        self._poller.poll(int(NAP * 1000))
+        if self.core.grammars is not None:
+            self.core.grammars.drain()
 
     def _take(self, identity: bytes, message: wire.ToRuntime) -> None:
         if isinstance(message, wire.Attach):

@@ -77,6 +77,8 @@ def test_every_command_has_help(here: InThisProcess, name: str) -> None:
     ("options", "message"),
     [
         (["--dtype", "hot"], "--dtype is one of auto, bfloat16, float32, got 'hot'."),
+        (["--grammar-engine", "x"], "--grammar-engine is one of auto, outlines, llguidance"),
+        (["--grammar-whitespace", "x"], "--grammar-whitespace is one of compact, single, bounded"),
         (["--page-size", "0"], "--page-size is between 1 and 256, got 0."),
         (["--mem-fraction-static", "2"], "--mem-fraction-static is between 0 and 1, got 2.0."),
         (["--port", "99999999"], "--port is between 0 and 65535, got 99999999."),

@@ -83,7 +83,7 @@ def quiz(s: Any, country: str) -> None:
 
 
 def test_a_program_on_a_runtime_of_its_own(smollm2_folder: Path) -> None:
-    with sgl.Runtime(str(smollm2_folder)) as runtime:
+    with sgl.Runtime(str(smollm2_folder), dtype="float32") as runtime:
         rows = [{"country": "France"}, {"country": "Italy"}]
         states = quiz.run_batch(rows, backend=runtime)
         assert "Paris" in states[0]["city"]
@@ -100,6 +100,7 @@ def test_a_program_on_a_runtime_of_its_own(smollm2_folder: Path) -> None:
 def server(smollm2_folder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "sglang_lite", "serve", "--model", str(smollm2_folder)]
     command += ["--port", "0", "--served-model-name", "small", "--max-total-tokens", "2048"]
+    command += ["--dtype", "float32"]  # a greedy answer depends on it
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from sglang_lite.runtime.execution import noise
 from sglang_lite.runtime.execution.sampler import Draw, Sampler
+from sglang_lite.runtime.scheduling.batch import Allowed
 
 VOCAB = 2_000
 
@@ -179,3 +182,65 @@ def test_penalties_of_one_row_leave_the_others() -> None:
 
     assert found[0] == logits[0].argmax()
     assert found[1] != logits[1].argmax()
+
+
+def constrained(ids: dict[int, set[int]], few: set[int], vocab: int) -> Allowed:
+    """What rows may draw: those in `few` as lists, the others as masks."""
+    wide = sorted(ids.keys() - few)
+    bits = np.zeros((len(wide), -(-vocab // 32) * 32), np.uint8)
+    for at, index in enumerate(wide):
+        bits[at, list(ids[index])] = 1
+    lists = [np.array(sorted(ids[index]), np.int32) for index in sorted(few)]
+    return Allowed(
+        row=ints(wide),
+        bits=np.packbits(bits, axis=1, bitorder="little").view(np.int32),
+        few_row=ints(sorted(few)),
+        few_indptr=np.cumsum([0, *map(len, lists)]).astype(np.int32),
+        few_ids=np.concatenate([np.empty(0, np.int32), *lists]),
+    )
+
+
+@given(
+    data=st.data(),
+    vocab=st.sampled_from([40, 257, VOCAB]),
+    temperature=st.sampled_from([0.0, 0.7, 2.0]),
+    k=st.sampled_from([3, 1 << 30]),
+    p=st.sampled_from([0.5, 1.0]),
+    min_p=st.sampled_from([0.0, 0.5]),
+)
+@settings(max_examples=80, deadline=None)
+def test_a_constrained_row_draws_from_what_is_left_and_its_neighbours_are_free(
+    data: st.DataObject, vocab: int, temperature: float, k: int, p: float, min_p: float
+) -> None:
+    """As a mask or as a list of ids, the draw is that of the masked logits alone."""
+    ids = data.draw(st.sets(st.integers(0, vocab - 1), min_size=1, max_size=30))
+    logits = some_logits(3, vocab)
+    options = {"temperature": temperature, "top_k": k, "top_p": p, "min_p": min_p}
+    rows = [row(seed=seed, **options) for seed in (1, 2, 3)]
+
+    def tokens(few: set[int]) -> list[int]:
+        sampling = replace(sampling_of(rows), allowed=constrained({0: ids, 2: ids}, few, vocab))
+        sampler = Sampler(8, vocab, "cpu")
+        drawn = sampler.draw(torch.from_numpy(logits.copy()), sampling, ints(range(3)))
+        return drawn.tokens.tolist()
+
+    masked = logits.copy()
+    out = [id for id in range(vocab) if id not in ids]
+    masked[0, out] = masked[2, out] = -np.inf
+    want = draw(masked, rows).tokens.tolist()
+
+    assert tokens(set()) == want
+    assert tokens({0, 2}) == want
+    assert tokens({2}) == want
+    assert {want[0], want[2]} <= ids
+
+
+def test_logprobs_of_a_constrained_draw_are_the_models_own() -> None:
+    logits = some_logits(1, 50)
+    sampling = sampling_of([row(temperature=0, logprobs=2)])
+    sampling = replace(sampling, allowed=constrained({0: {3}}, {0}, 50))
+    drawn = Sampler(8, 50, "cpu").draw(torch.from_numpy(logits.copy()), sampling, ints([0]))
+    model = torch.from_numpy(logits).log_softmax(-1)[0]
+    assert drawn.tokens.tolist() == [3]
+    assert drawn.logprobs[0].item() == pytest.approx(model[3].item(), abs=1e-6)
+    assert drawn.top_ids[0].tolist() == model.topk(2).indices.tolist()

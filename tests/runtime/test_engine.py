@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from sglang_lite.errors import InvalidRequest, RuntimeUnavailable, Unsupported
+from sglang_lite.errors import InvalidRequest, RuntimeUnavailable
 from sglang_lite.runtime.engine import Engine
 
 FAKE = "sglang_lite.testing:fake_core"
@@ -116,9 +118,35 @@ def test_a_bad_question_names_its_fault(
         engine.generate(**question)  # type: ignore[arg-type]
 
 
-def test_constraints_are_refused_by_name(engine: Engine) -> None:
-    with pytest.raises(Unsupported, match="`regex`"):
-        engine.generate("x", {"regex": "a+"})
+def test_an_answer_matches_its_constraint(engine: Engine) -> None:
+    schema = {"properties": {"ok": {"type": "boolean"}}, "required": ["ok"], "type": "object"}
+    each = [{"regex": "[a-c]{3}", "n": 2}, {"json_schema": schema}, {"max_new_tokens": 5}]
+    *three, held, free = engine.generate(["x", "y", "z"], each)
+
+    assert all(re.fullmatch("[a-c]{3}", one["text"]) for one in three)
+    assert json.loads(held["text"]).keys() == {"ok"}
+    assert held["meta_info"]["grammar"]
+    assert held["meta_info"]["finish_reason"] == {"type": "stop"}
+    assert "grammar" not in free["meta_info"]
+    assert free["meta_info"]["fast_forwarded_tokens"] == 0
+    parts = list(engine.generate("x", {"regex": "[a-c]{3}"}, stream=True))
+    assert re.fullmatch("[a-c]{3}", parts[-1]["text"])
+    assert parts[-1]["meta_info"]["grammar"]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"regex": "("}, "regex"),
+        ({"json_schema": "{"}, "not JSON"),
+        ({"regex": "a", "json_schema": {}}, "both given"),
+    ],
+)
+def test_a_bad_constraint_names_its_fault(
+    engine: Engine, said: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        engine.generate("x", said)
 
 
 def test_an_engine_that_was_shut_down_says_so() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from sglang_lite.errors import InvalidRequest, Unsupported
+from sglang_lite.errors import InvalidRequest
 from sglang_lite.params import SamplingParams
 from sglang_lite.runtime.sglang_names import OURS, RENAMED, read_sampling, to_params
 
@@ -59,12 +59,6 @@ def test_the_shapes_that_json_has() -> None:
 def test_a_bad_value_is_named(given: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         read_sampling(given)
-
-
-def test_constraints_are_unsupported_by_name() -> None:
-    for name in ("regex", "json_schema", "ebnf", "structural_tag"):
-        with pytest.raises(Unsupported, match=f"`{name}`"):
-            read_sampling({name: "x"})
 
 
 def test_params_survive_the_wire() -> None:

@@ -10,9 +10,10 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from openai.types.completion_create_params import CompletionCreateParamsBase as Completion
 
 from sglang_lite.errors import InvalidRequest, Unsupported
-from sglang_lite.params import SamplingParams
+from sglang_lite.params import Constraint, SamplingParams
+from sglang_lite.runtime.constraints import FIELDS, INSTEAD
 from sglang_lite.runtime.server.bodies import ChatBody, CompletionBody, GenerateBody
-from sglang_lite.runtime.server.prompts import chat_params, completion_params
+from sglang_lite.runtime.server.prompts import chat_params, completion_params, constraint_of
 
 PARAMS = {field.name for field in msgspec.structs.fields(SamplingParams)}
 # Every parameter with a value that is not its default, as a body gives it.
@@ -81,6 +82,26 @@ def test_every_field_of_openai_is_known() -> None:
     for kind, official in ((ChatBody, Chat), (CompletionBody, Completion)):
         known = {*kind.model_fields, *kind.ignored, *kind.refused}  # type: ignore[attr-defined]
         assert set(official.__annotations__) - known == set()
+
+
+def test_every_name_of_a_constraint_is_a_field() -> None:
+    for kind in (ChatBody, CompletionBody):
+        assert set(FIELDS) <= kind.model_fields.keys()
+    said = {"json_schema": {"b": 1, "a": 2}, "whitespace": "single", "grammar_engine": "outlines"}
+    held = Constraint("json_schema", '{"b":1,"a":2}', whitespace="single", engine="outlines")
+    for body in (_completion(said), _chat(said)):
+        assert body.judge() == []
+        assert constraint_of(body) == held
+    assert constraint_of(_chat(dict.fromkeys(FIELDS))) is None
+
+
+@pytest.mark.parametrize("name", sorted(INSTEAD))
+def test_old_names_of_vllm_are_refused_with_the_new_ones(name: str) -> None:
+    for make in (_chat, _completion):
+        make({name: None}).judge()
+        with pytest.raises(Unsupported) as caught:
+            make({name: ["x"]}).judge()
+        assert f"use {INSTEAD[name]}" in str(caught.value)
 
 
 def test_judging_extra_fields() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from live_server import LiveServer
 
 from sglang_lite.params import SamplingParams
+from sglang_lite.runtime.constraints import FIELDS
 
 PATHS = ["/v1/chat/completions", "/v1/completions", "/generate"]
 PARAMS = {field.name for field in msgspec.structs.fields(SamplingParams)} - {"max_tokens"}
@@ -35,6 +36,8 @@ sampling: dict[str, Strategy] = {
     "stop_token_ids": ids,
     "logit_bias": st.dictionaries(st.integers(0, 257).map(str), st.floats(-100, 100), max_size=3),
     "seed": st.integers(0, 2**40),
+    "regex": st.sampled_from(["[a-c]{3}", "(yes|no)", "(", ""]),
+    "structured_outputs": st.just({"choice": ["yes", "no"]}),
 }
 openai_only: dict[str, Strategy] = {
     **sampling,
@@ -75,7 +78,7 @@ def requests(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     path = draw(st.sampled_from(PATHS))
     must, may = KNOWN[path]
     body = draw(st.fixed_dictionaries(must, optional=may))
-    names = sorted({*must, *may, *PARAMS, "rid", "regex", "best_of"} - {"max_tokens"})
+    names = sorted({*must, *may, *PARAMS, *FIELDS, "rid", "best_of"} - {"max_tokens"})
     odd = draw(st.dictionaries(st.sampled_from(names), anything, max_size=1))
     return path, {**body, **odd}
 

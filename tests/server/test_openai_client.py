@@ -232,10 +232,9 @@ def test_fields_without_effect_are_named(client: openai.OpenAI) -> None:
         metadata={"a": "b"},
         seed=7,
         tools=[],
-        response_format={"type": "text"},
     )
 
-    assert raw.headers["x-ignored-fields"] == "metadata, response_format, tools, user"
+    assert raw.headers["x-ignored-fields"] == "metadata, tools, user"
 
 
 def test_the_asynchronous_client(server: LiveServer) -> None:

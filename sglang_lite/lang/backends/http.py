@@ -9,14 +9,16 @@ from typing import Any
 import httpx
 import msgspec
 
-from sglang_lite.errors import RuntimeUnavailable, from_status
+from sglang_lite.errors import RuntimeUnavailable, SglangLiteError, from_status
 from sglang_lite.lang.backends.encoder import Encoder, common
 from sglang_lite.lang.backends.protocol import Part
 from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.prompt import Generated, Prompt
 from sglang_lite.lang.templates import ModelTemplate
 from sglang_lite.loop import shared_loop
-from sglang_lite.params import SamplingParams
+from sglang_lite.params import Constraint, SamplingParams
+from sglang_lite.runtime.answers import meta_together
+from sglang_lite.runtime.constraints import say
 from sglang_lite.runtime.detokenize import Detokenizer
 from sglang_lite.runtime.scheduling.finish import StopStrings
 from sglang_lite.runtime.tokenizer import Tokenizer
@@ -40,13 +42,16 @@ class HttpBackend:
         self.template = ModelTemplate(self.tokenizer.render_chat)
         self._http = httpx.AsyncClient(base_url=self.address, timeout=httpx.Timeout(10, read=None))
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, n: int) -> AsyncIterator[Part]:
-        body = {"input_ids": self.encode(prompt), "sampling_params": _sampling(params, n)}
-        body |= _logprobs(params)
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, n: int, constraint: Constraint | None = None
+    ) -> AsyncIterator[Part]:
+        sampling = {**_sampling(params, n), **say(constraint)}
+        body = {"input_ids": self.encode(prompt), "sampling_params": sampling, **_logprobs(params)}
         if n > 1:
             answers = await self._post(body)
             samples = tuple(self._generated(answer, params) for answer in answers)
-            yield Part(samples=samples, meta={**answers[0]["meta_info"]})
+            meta = meta_together([answer["meta_info"] for answer in answers])
+            yield Part(samples=samples, meta=meta)
             return
         seen, last = 0, None
         async for last in self._stream(body):
@@ -95,7 +100,7 @@ class HttpBackend:
         except httpx.TransportError as error:
             raise RuntimeUnavailable(f"{self.address} does not answer: {error}") from error
         if response.status_code != 200:
-            raise from_status(response.status_code, _message(response.content))
+            raise _error(response.status_code, response.content)
         return response.json()
 
     async def _stream(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
@@ -104,13 +109,13 @@ class HttpBackend:
                 "POST", "/generate", json={**body, "stream": True}
             ) as response:
                 if response.status_code != 200:
-                    raise from_status(response.status_code, _message(await response.aread()))
+                    raise _error(response.status_code, await response.aread())
                 async for line in response.aiter_lines():
                     if not line.startswith("data:") or line == "data: [DONE]":
                         continue
                     event = json.loads(line[5:])
                     if "error" in event:
-                        raise from_status(event["error"].get("code") or 500, _error(event))
+                        raise _error(event["error"].get("code") or 500, line[5:].encode())
                     yield event
         except httpx.TransportError as error:
             raise RuntimeUnavailable(f"{self.address} broke off: {error}") from error
@@ -168,13 +173,13 @@ def _logprobs(params: SamplingParams) -> dict[str, Any]:
     return {"return_logprob": True, "top_logprobs_num": params.logprobs}
 
 
-def _message(body: bytes) -> str:
+def _error(status: int, body: bytes) -> SglangLiteError:
+    """What a failed answer says, as the exception it was on the other side."""
     try:
-        return _error(json.loads(body))
+        said = json.loads(body)
     except ValueError:
-        return body.decode(errors="replace")[:500]
-
-
-def _error(body: dict[str, Any]) -> str:
-    error = body.get("error", body)
-    return str(error.get("message", error) if isinstance(error, dict) else error)
+        return from_status(status, body.decode(errors="replace")[:500])
+    error = said.get("error", said) if isinstance(said, dict) else said
+    if not isinstance(error, dict):
+        return from_status(status, str(error))
+    return from_status(status, str(error.get("message", error)), error.get("param"))

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.prompt import Generated, Prompt
 from sglang_lite.lang.templates import Template
-from sglang_lite.params import SamplingParams
+from sglang_lite.params import Constraint, SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,13 @@ class Backend(Protocol):
         """Whether a batch's static prefix should be sent ahead through `cache_prefix`."""
         ...
 
-    def generate(self, prompt: Prompt, params: SamplingParams, n: int) -> AsyncIterator[Part]:
-        """Continue `prompt`. The text of `n` > 1 samples comes with the last part only."""
+    def generate(
+        self, prompt: Prompt, params: SamplingParams, n: int, constraint: Constraint | None = None
+    ) -> AsyncIterator[Part]:
+        """Continue `prompt`, with text that matches `constraint` as a whole.
+
+        The text of `n` > 1 samples comes with the last part only.
+        """
         ...
 
     async def score(self, prompt: Prompt, choices: Sequence[str], *, unconditional: bool) -> Scores:

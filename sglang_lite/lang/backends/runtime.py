@@ -18,8 +18,8 @@ from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.prompt import Generated, Prompt
 from sglang_lite.lang.templates import ModelTemplate
 from sglang_lite.loop import shared_loop
-from sglang_lite.params import SamplingParams
-from sglang_lite.runtime.answers import logprobs_of, meta_of
+from sglang_lite.params import Constraint, SamplingParams
+from sglang_lite.runtime.answers import logprobs_of, meta_of, meta_together
 from sglang_lite.runtime.client import Client, Completion
 from sglang_lite.runtime.launch import start_worker
 
@@ -39,18 +39,18 @@ class ClientBackend:
         self.template = ModelTemplate(client.tokenizer.render_chat, _rewritten)
         self.prompts: list[list[int]] | None = None  # set to a list to record what is sent
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, n: int) -> AsyncIterator[Part]:
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, n: int, constraint: Constraint | None = None
+    ) -> AsyncIterator[Part]:
         ids = self._ids(prompt)
-        streams = self.client.submit_n(ids, params, n)
+        streams = self.client.submit_n(ids, params, n, constraint=constraint)
         try:
             if n > 1:
                 done = [await stream.completion() for stream in streams]
                 metas = [
                     _meta(stream.id, ids, each) for stream, each in zip(streams, done, strict=True)
                 ]
-                meta = {**metas[0], "samples": metas}
-                meta["completion_tokens"] = sum(each["completion_tokens"] for each in metas)
-                yield Part(samples=tuple(map(_generated, done)), meta=meta)
+                yield Part(samples=tuple(map(_generated, done)), meta=meta_together(metas))
                 return
             chunks = []
             async for chunk in streams[0]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from sglang_lite.lang.backends.protocol import Part
 from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.prompt import Generated, Prompt
 from sglang_lite.lang.templates import TEMPLATES, Template
-from sglang_lite.params import SamplingParams
+from sglang_lite.params import Constraint, SamplingParams
 
 Output = str | list[str]
 
@@ -39,10 +40,11 @@ class ScriptedBackend:
         self.template: Template = TEMPLATES[template]
         self.prompts: list[str] = []  # of every gen, in the order of arrival
         self.params: list[SamplingParams] = []
+        self.constraints: list[Constraint | None] = []  # noted; a script's text is not held to them
         self.cached: list[str] = []  # prefixes sent ahead
         self.log: list[tuple[str, str]] = []
         self._outputs = list(outputs)
-        self._answer: Callable[[str], Output] | None = None
+        self._answer: Callable[..., Output] | None = None
         self._scores: dict[str, list[float]] = {}
         self._unconditional: dict[str, list[float]] | None = None
         self._endpoint = False
@@ -50,9 +52,12 @@ class ScriptedBackend:
 
     @classmethod
     def by_prompt(
-        cls, answer: Callable[[str], Output], delay: float = 0.0, **options: Any
+        cls, answer: Callable[..., Output], delay: float = 0.0, **options: Any
     ) -> ScriptedBackend:
-        """Answers are a function of the prompt; what it raises is the backend's error."""
+        """Answers are a function of the prompt; what it raises is the backend's error.
+
+        A function with an argument `constraint` is told what its answer must match.
+        """
         backend = cls(delay=delay, **options)
         backend._answer = answer
         return backend
@@ -75,11 +80,14 @@ class ScriptedBackend:
         backend._endpoint = endpoint
         return backend
 
-    async def generate(self, prompt: Prompt, params: SamplingParams, n: int) -> AsyncIterator[Part]:
+    async def generate(
+        self, prompt: Prompt, params: SamplingParams, n: int, constraint: Constraint | None = None
+    ) -> AsyncIterator[Part]:
         self.prompts.append(prompt.text)
         self.params.append(params)
+        self.constraints.append(constraint)
         self.log.append(("gen", prompt.text))
-        output = self._next(prompt.text)
+        output = self._next(prompt.text, constraint)
         texts = [
             self._cut(text, params) for text in ([output] if isinstance(output, str) else output)
         ]
@@ -107,9 +115,10 @@ class ScriptedBackend:
         self.cached.append(text)
         self.log.append(("cache", text))
 
-    def _next(self, prompt: str) -> Output:
+    def _next(self, prompt: str, constraint: Constraint | None) -> Output:
         if self._answer is not None:
-            return self._answer(prompt)
+            told = "constraint" in inspect.signature(self._answer).parameters
+            return self._answer(prompt, **({"constraint": constraint} if told else {}))
         if not self._outputs:
             raise IndexError(f"the script has no output left for the prompt {prompt[-60:]!r}")
         return self._outputs.pop(0)

@@ -6,6 +6,7 @@ needs of them is in the `Batch`.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from sglang_lite.config import Resolved
 from sglang_lite.kernels.linear import best
 from sglang_lite.kernels.protocol import Geometry, attention, linear
 from sglang_lite.runtime.execution.sampler import Draw, Sampler
+from sglang_lite.runtime.execution.threads import Threads
 from sglang_lite.runtime.model.config import read_config
 from sglang_lite.runtime.model.decoder import Decoder, Writes
 from sglang_lite.runtime.model.loader import Checkpoint
@@ -36,6 +38,7 @@ class ModelRunner:
 
     def __init__(self, resolved: Resolved, folder: str | Path) -> None:
         torch.set_num_threads(resolved.threads)
+        self._threads = _adaptive(resolved)
         self.device = resolved.device
         self.computed_tokens = 0
         config = read_config(folder)
@@ -68,6 +71,8 @@ class ModelRunner:
     @torch.inference_mode()
     def forward(self, batch: Batch) -> None:
         """Write the KV of every token and keep the hidden states that `sample` will want."""
+        if self._threads is not None:
+            self._threads.adapt(time.monotonic())
         tokens = self._index(batch.tokens)
         if (batch.tokens < 0).any():
             last = self.last_token[self._index(batch.slot[batch.row_of_token])]
@@ -125,6 +130,14 @@ class ModelRunner:
 
     def _index(self, values: NDArray[np.integer]) -> Tensor:
         return torch.from_numpy(values.astype(np.int64)).to(self.device, non_blocking=True)
+
+
+def _adaptive(resolved: Resolved) -> Threads | None:
+    """What adapts the number of threads; nothing, where it is chosen, or shows in the results."""
+    config = resolved.config
+    if resolved.device != "cpu" or config.threads is not None or config.deterministic:
+        return None
+    return Threads(resolved.threads, torch.set_num_threads)
 
 
 class Launched:

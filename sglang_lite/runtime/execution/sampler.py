@@ -1,7 +1,7 @@
-"""From logits to tokens: penalties, bias, temperature, filters, noise.
+"""From logits to tokens: penalties, bias, grammar, temperature, filters, noise.
 
 Every step works on the rows that ask for it, and what comes out for a row does not depend on the
-others. Logprobs are those of the model itself: before penalties, bias, temperature and filters.
+others. Logprobs are those of the model itself: before all of these.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sglang_lite.params import GREEDY_BELOW
 from sglang_lite.runtime.execution import noise
-from sglang_lite.runtime.scheduling.batch import Entering, Int, Sampling
+from sglang_lite.runtime.scheduling.batch import Allowed, Entering, Int, Sampling
 
 CANDIDATES = (64, 1024)  # how many of the likeliest are sorted before all are
 
@@ -61,45 +61,49 @@ class Sampler:
         if len(sampling.bias_row):
             where = self._index(sampling.bias_row), self._index(sampling.bias_id)
             logits.index_put_(where, self._float(sampling.bias), accumulate=True)
-        tokens = self._choose(logits, sampling)
+        self._mask(logits, sampling.allowed)
+        tokens = self._choose(logits, sampling, self._few(sampling.allowed))
         self._remember(tokens, sampling, slot)
         return Draw(tokens, ok, *self._report(raw, asked, tokens, sampling))
 
-    def _choose(self, logits: Tensor, sampling: Sampling) -> Tensor:
+    def _mask(self, logits: Tensor, allowed: Allowed) -> None:
+        """Leave only what the masks allow, row by row: only constrained rows pay."""
+        for row, bits in zip(allowed.row.tolist(), allowed.bits, strict=True):
+            each = np.unpackbits(bits.view(np.uint8), count=self.vocab, bitorder="little")
+            out = torch.from_numpy(each).to(self.device) == 0
+            logits[row].masked_fill_(out, float("-inf"))
+
+    def _few(self, allowed: Allowed) -> dict[int, Tensor]:
+        """Row -> the only ids it may draw, where they are listed."""
+        bounds = allowed.few_indptr
+        return {
+            row: torch.from_numpy(allowed.few_ids[bounds[at] : bounds[at + 1]]).to(self.device)
+            for at, row in enumerate(allowed.few_row.tolist())
+        }
+
+    def _choose(self, logits: Tensor, sampling: Sampling, few: dict[int, Tensor]) -> Tensor:
         greedy = (sampling.temperature < GREEDY_BELOW) | (sampling.top_k == 1)
         if greedy.any():
             tokens = _argmax(logits)
         else:
             tokens = torch.zeros(len(logits), dtype=torch.long, device=self.device)
+        for row, ids in few.items():
+            if greedy[row]:
+                tokens[row] = ids[_argmax(logits[row, ids])]
         key = torch.from_numpy(noise.keys(sampling.seed, sampling.position)).to(self.device)
         # A row at a time: its intermediate values stay in the processor's cache.
         for row in np.flatnonzero(~greedy).tolist():
-            scaled = logits[row] / float(sampling.temperature[row])
-            kept, ids = self._filtered(scaled, int(sampling.top_k[row]), float(sampling.top_p[row]))
+            ids = few.get(row, self._all_ids)
+            scaled = (logits[row, ids] if row in few else logits[row]) / float(
+                sampling.temperature[row]
+            )
+            top_k, top_p = int(sampling.top_k[row]), float(sampling.top_p[row])
+            kept, ids = _filtered(scaled, ids, top_k, top_p)
             if sampling.min_p[row] > 0:
                 floor = kept.max() + float(np.log(sampling.min_p[row]))
                 kept = kept.masked_fill(kept < floor, float("-inf"))
             tokens[row] = ids[_argmax(noise.gumbel(key[row], ids).add_(kept))]
         return tokens
-
-    def _filtered(self, scaled: Tensor, top_k: int, top_p: float) -> tuple[Tensor, Tensor]:
-        """The logits of one row that top-k and then top-p leave, and the ids they belong to."""
-        limit = min(top_k, self.vocab)
-        if limit == self.vocab and top_p >= 1:
-            return scaled, self._all_ids
-        whole = None if limit < self.vocab else scaled.logsumexp(0)
-        for count in CANDIDATES:
-            enough = limit <= count
-            if count >= self.vocab or (limit < self.vocab and not enough):
-                continue
-            values, ids = scaled.topk(count)
-            values = values[:limit]
-            keep = _reaching(values, whole, top_p)
-            if enough or keep < count:  # else these few do not reach top-p
-                return values[:keep], ids[:keep].int()
-        values = _sorted(scaled)[:limit]
-        floor = values[_reaching(values, whole, top_p) - 1]
-        return scaled.masked_fill(scaled < floor, float("-inf")), self._all_ids
 
     def _report(
         self, raw: Tensor | None, asked: NDArray[np.intp], tokens: Tensor, sampling: Sampling
@@ -151,6 +155,27 @@ class Sampler:
 
     def _float(self, values: NDArray[np.float32]) -> Tensor:
         return torch.from_numpy(values.astype(np.float32)).to(self.device)
+
+
+def _filtered(scaled: Tensor, ids: Tensor, top_k: int, top_p: float) -> tuple[Tensor, Tensor]:
+    """The logits of one row that top-k and then top-p leave, and the `ids` they belong to."""
+    size = len(ids)
+    limit = min(top_k, size)
+    if limit == size and top_p >= 1:
+        return scaled, ids
+    whole = None if limit < size else scaled.logsumexp(0)
+    for count in CANDIDATES:
+        enough = limit <= count
+        if count >= size or (limit < size and not enough):
+            continue
+        values, at = scaled.topk(count)
+        values = values[:limit]
+        keep = _reaching(values, whole, top_p)
+        if enough or keep < count:  # else these few do not reach top-p
+            return values[:keep], ids[at[:keep]]
+    values = _sorted(scaled)[:limit]
+    floor = values[_reaching(values, whole, top_p) - 1]
+    return scaled.masked_fill(scaled < floor, float("-inf")), ids
 
 
 def _penalised(sampling: Sampling) -> NDArray[np.intp]:

@@ -16,6 +16,7 @@ from sglang_lite.runtime.scheduling.batch import (
     Sampling,
     Scoring,
 )
+from sglang_lite.runtime.scheduling.constrain import Masks
 from sglang_lite.runtime.scheduling.layout import lay_out
 from sglang_lite.runtime.scheduling.radix import EMPTY
 from sglang_lite.runtime.scheduling.request import Request
@@ -55,6 +56,7 @@ def assemble(
     *,
     page_size: int,
     share_from: int | None,
+    masks: Masks,
 ) -> Plan:
     leases = [row.request.lease for row in rows]
     assert all(lease is not None for lease in leases)
@@ -72,7 +74,7 @@ def assemble(
         copy_from=np.concatenate([EMPTY, *(source for source, _ in copies)]),
         copy_to=np.concatenate([EMPTY, *(target for _, target in copies)]),
         segments=lay_out(held, [row.end for row in rows], page_size, share_from),
-        sampling=_sampling(rows, drawing, first),
+        sampling=_sampling(rows, drawing, first, masks),
         scoring=_scoring(rows, scoring, first),
         entering=_entering(rows, drawing),
     )
@@ -97,7 +99,7 @@ def _write(row: Row, page_size: int) -> Int:
     return slots
 
 
-def _sampling(rows: list[Row], drawing: list[int], first: Int) -> Sampling:
+def _sampling(rows: list[Row], drawing: list[int], first: Int, masks: Masks) -> Sampling:
     requests = [rows[i].request for i in drawing]
 
     def floats(read: Callable[[Any], float]) -> Float:
@@ -122,6 +124,7 @@ def _sampling(rows: list[Row], drawing: list[int], first: Int) -> Sampling:
         logprobs=np.array(
             [-1 if r.params.logprobs is None else r.params.logprobs for r in requests], np.int32
         ),
+        allowed=masks.fill(requests),
     )
 
 

@@ -37,6 +37,22 @@ class Segments(NamedTuple):
     reader_indptr: Int  # [S + 1] run s is read by readers[reader_indptr[s]:reader_indptr[s + 1]]
 
 
+class Allowed(NamedTuple):
+    """The only tokens that constrained rows may draw. Rows are indices into the M entries."""
+
+    row: Int  # [A] rows with a mask,
+    bits: Int  # [A, W] and it: a bit for each id, W = ceil(vocabulary / 32)
+    few_row: Int  # [F] rows whose allowed ids are listed: those of entry f are
+    few_indptr: Int  # [F + 1] few_ids[few_indptr[f]:few_indptr[f + 1]]
+    few_ids: Int
+
+    @classmethod
+    def everything(cls) -> Allowed:
+        """No row is constrained."""
+        nothing: Int = np.empty(0, np.int32)
+        return cls(nothing, nothing.reshape(0, 0), nothing, np.zeros(1, np.int32), nothing)
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """One entry for each row that draws a token, in row order. M entries."""
@@ -56,6 +72,7 @@ class Sampling:
     bias_id: Int  # [B]
     bias: Float  # [B] added to the logit; -inf forbids (EOS before min_tokens)
     logprobs: Int  # how many of the likeliest to report; -1: not even the chosen one
+    allowed: Allowed = field(default_factory=Allowed.everything)
 
 
 @dataclass(frozen=True, slots=True)

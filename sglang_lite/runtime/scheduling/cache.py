@@ -162,6 +162,17 @@ class PrefixCache:
         """Forget every page that no lease reads."""
         self.free += self.tree.evict(self.tree.size).tolist()
 
+    def stats(self) -> dict[str, int]:
+        """How many pages there are, and who owns them."""
+        return {
+            "page_size": self.page_size,
+            "pages_total": self.num_pages,
+            "pages_free": len(self.free),
+            "pages_cached": self.tree.evictable,
+            "pages_shared": self.tree.size - self.tree.evictable,
+            "pages_leased": sum(each.count - each.shared for each in self.leases),
+        }
+
     def check(self) -> None:
         """Raise AssertionError unless each page has one owner and each pin a lease behind it."""
         self.tree.check()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sglang_lite.errors import InvalidRequest, Unsupported
+from sglang_lite.errors import InvalidRequest
 from sglang_lite.runtime.scheduling.finish import StopStrings
 from sglang_lite.runtime.scheduling.radix import Int
 from sglang_lite.runtime.scheduling.request import Key, Request
@@ -26,13 +26,7 @@ def accept(key: Key, message: Submit, limits: Limits, arrival: int) -> Request:
 
     Raises:
         InvalidRequest: a field is out of its range; the message names it, its value and range.
-        Unsupported: it asks for constrained output.
     """
-    if message.constraint is not None:
-        raise Unsupported(
-            f"output constrained by {message.constraint.kind} is not available in this version.",
-            param=message.constraint.kind,
-        )
     tokens, params = unpack(message.tokens), message.params
     _check_prompt(tokens, params.max_tokens, limits)
     _below("stop_token_ids", params.stop_token_ids, limits.vocab_size)
@@ -65,6 +59,7 @@ def accept(key: Key, message: Submit, limits: Limits, arrival: int) -> Request:
             np.array(list(params.logit_bias), np.int32),
             np.array(list(params.logit_bias.values()), np.float32),
         ),
+        model_eos=limits.eos_token_ids,
     )
 
 

@@ -22,7 +22,8 @@ class Output:
     scores: dict[int, list[float]] = field(default_factory=dict)
     score_top: dict[int, list[TopLogprobs]] = field(default_factory=dict)
     finishes: dict[int, Finish] = field(default_factory=dict)
-    failures: list[tuple[int, int, str]] = field(default_factory=list)  # (id, status, reason)
+    # (id, status, reason, the field at fault)
+    failures: list[tuple[int, int, str, str | None]] = field(default_factory=list)
 
 
 class Outbox:
@@ -39,8 +40,11 @@ class Outbox:
             out.logprobs = [math.nan] * len(out.tokens)
         if top is not None:
             out.top[len(out.tokens)] = top
-        out.ids.append(key[1])
-        out.counts.append(1)
+        if out.ids and out.ids[-1] == key[1]:
+            out.counts[-1] += 1
+        else:
+            out.ids.append(key[1])
+            out.counts.append(1)
         out.tokens.append(token)
         if out.logprobs or logprob is not None:
             out.logprobs.append(math.nan if logprob is None else logprob)
@@ -54,8 +58,8 @@ class Outbox:
     def finish(self, key: Key, finish: Finish) -> None:
         self._for(key).finishes[key[1]] = finish
 
-    def fail(self, key: Key, status: int, reason: str) -> None:
-        self._for(key).failures.append((key[1], status, reason))
+    def fail(self, key: Key, status: int, reason: str, param: str | None = None) -> None:
+        self._for(key).failures.append((key[1], status, reason, param))
 
     def forget(self, client: bytes) -> None:
         self._of.pop(client, None)

@@ -1,9 +1,9 @@
 """Who computes what in the next forward pass, and which pages that takes.
 
-Decoding rows come first, one token each; then prompts share what is left of the token budget, in
-the order of their admission, each to its end; then waiting requests are admitted. When pages run
-out the youngest row goes back to wait (it is *retracted*): its KV stays cached as long as there
-is room, and its text is the same as if nothing had happened.
+Decoding rows come first, one token each, or a few where a grammar forced some; then prompts share
+what is left of the token budget, in the order of their admission, each to its end; then waiting
+requests are admitted. When pages run out the youngest row goes back to wait (it is *retracted*):
+its KV stays cached as long as there is room, and its text is the same as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -42,9 +42,12 @@ class Planner:
         self._rows, self._copies = [], []
         before = self.counters["retractions"]
         for request in list(self.running):
-            if request.lease and request.decoding and request.left > 0:
+            # Where a request stands in its grammar is known once its last draw is.
+            known = request.matcher is None or not request.in_flight
+            if request.lease and request.decoding and request.left > 0 and known:
                 self._decode(request)
-        budget = max(self.chunk - len(self._rows), self.chunk // 8, 1)
+        decoding = sum(row.length for row in self._rows)
+        budget = max(self.chunk - decoding, self.chunk // 8, 1)
         for request in list(self.running):
             if request.lease and not request.decoding and request.computed < request.target:
                 budget -= self._prefill(request, budget)
@@ -89,16 +92,17 @@ class Planner:
     def _decode(self, request: Request) -> None:
         lease = request.lease
         assert lease is not None
-        wanted = self._pages(request.computed + 1) - lease.count
+        length = request.target - request.computed  # the last draw, and what it forced
+        wanted = self._pages(request.target) - lease.count
         while not self.cache.extend(lease, wanted):
             # Rows are visited in the order of admission: the youngest has no row in this plan.
             youngest = self.running[-1]
             self.retract(youngest)
             if youngest is request:
                 return
-        self._rows.append(Row(request, request.computed, 1, draws=True))
-        request.computed += 1
-        self.counters["computed_decode_tokens"] += 1
+        self._rows.append(Row(request, request.computed, length, draws=True))
+        request.computed += length
+        self.counters["computed_decode_tokens"] += length
         size = self.cache.page_size
         if (request.written // size - lease.shared) * size >= PUBLISH_EVERY:
             self._publish(request)
@@ -119,9 +123,7 @@ class Planner:
             request.computed += len(source)
             room = lease.count * self.cache.page_size - request.computed
             length = min(length, request.target - request.computed, room)
-        if not request.retractions:
-            request.cached_tokens += request.computed - start
-            self.counters["cached_tokens"] += request.computed - start
+        self._found(request, start)
         if length <= 0:
             return 0
         row = Row(request, request.computed, length, draws=False)
@@ -161,6 +163,13 @@ class Planner:
         assert request.lease is not None
         self.cache.publish(request.lease, request.ids[: request.written], self.seq)
 
+    def _found(self, request: Request, start: int) -> None:
+        """Count what was found in the cache, from `start` on, as far as it is prompt."""
+        found = min(request.computed, request.prompt_length) - start
+        if found > 0 and not request.retractions:
+            request.cached_tokens += found
+            self.counters["cached_tokens"] += found
+
     def _pages(self, tokens: int) -> int:
         return -(-tokens // self.cache.page_size)
 
@@ -197,8 +206,6 @@ class Planner:
         request.lease, request.slot = lease, self._slots.pop()
         request.admission = next(self._admissions)
         request.computed = min(lease.foreign, request.reusable)
-        if not request.retractions:
-            request.cached_tokens = request.computed
-            self.counters["cached_tokens"] += request.computed
+        self._found(request, 0)
         self.running.append(request)
         return True

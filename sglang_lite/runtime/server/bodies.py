@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 from starlette.requests import Request
 
 from sglang_lite.errors import InvalidRequest, Unsupported
+from sglang_lite.runtime.constraints import INSTEAD
 
 B = TypeVar("B", bound="Body")
 Refused = dict[str, tuple[Any, ...]]  # name -> values that ask for nothing
@@ -44,7 +45,9 @@ class Body(BaseModel):
         for name, value in given.items():
             if name in self.refused:
                 if not any(value == harmless for harmless in self.refused[name]):
-                    raise Unsupported(f"`{name}` is not available in this version.", param=name)
+                    instead = f"; use {INSTEAD[name]}" if name in INSTEAD else ""
+                    message = f"`{name}` is not available in this version{instead}."
+                    raise Unsupported(message, param=name)
             elif name not in self.ignored:
                 raise self._unknown(name)
         return sorted(given)
@@ -57,10 +60,7 @@ class Body(BaseModel):
 
 
 NO_TOOLS: Refused = {"tools": ([],), "tool_choice": ("none", "auto"), "functions": ([],)}
-NO_CONSTRAINT: Refused = {
-    "response_format": ({"type": "text"},),
-    **dict.fromkeys(("regex", "ebnf", "json_schema", "structural_tag", "stop_regex"), ()),
-}
+OTHER_FORMS: Refused = dict.fromkeys(("stop_regex", *INSTEAD), ())
 PASSED_OVER = frozenset({"user", "metadata", "store", "service_tier", "safety_identifier"})
 
 
@@ -71,7 +71,10 @@ class StreamOptions(Body):
 
 
 class Sampling(Body):
-    """What both completion bodies have; names of `SamplingParams` mean what they mean there."""
+    """What both completion bodies have; names of `SamplingParams` mean what they mean there.
+
+    What an answer must match, and how that is held, is read by `runtime.constraints`.
+    """
 
     model: str | None = None
     max_tokens: int | None = None
@@ -91,6 +94,14 @@ class Sampling(Body):
     seed: int | None = None
     skip_special_tokens: bool | None = None
     no_stop_trim: bool | None = None
+    response_format: Any = None
+    structured_outputs: Any = None
+    regex: Any = None
+    json_schema: Any = None
+    ebnf: Any = None
+    structural_tag: Any = None
+    whitespace: Any = None
+    grammar_engine: Any = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -134,7 +145,7 @@ class ChatBody(Sampling):
     }  # fmt: skip
     refused: ClassVar = {
         **NO_TOOLS,
-        **NO_CONSTRAINT,
+        **OTHER_FORMS,
         "function_call": ("none", "auto"),
         "modalities": (["text"],),
         **dict.fromkeys(("audio", "moderation", "web_search_options"), ()),
@@ -148,7 +159,7 @@ class CompletionBody(Sampling):
     best_of: int | None = None
 
     ignored = PASSED_OVER
-    refused: ClassVar = {**NO_CONSTRAINT, "suffix": ("",)}
+    refused: ClassVar = {**OTHER_FORMS, "suffix": ("",)}
 
 
 class GenerateBody(Body):

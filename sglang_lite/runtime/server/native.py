@@ -96,15 +96,16 @@ class Work:
 def _samplings(body: GenerateBody, count: int) -> list[Sampling]:
     """The sampling of each prompt."""
     given = body.sampling_params
-    each = given if isinstance(given, list) else [given] * count
-    if len(each) != count:
-        raise InvalidRequest(
-            f"{count} prompts need as many `sampling_params`, got {len(each)}.",
-            param="sampling_params",
-        )
     top = 0 if body.top_logprobs_num is None else body.top_logprobs_num
     more = {"logprobs": top} if body.return_logprob else {}
-    return [read_sampling(one, **more) for one in each]
+    if not isinstance(given, list):
+        return [read_sampling(given, **more)] * count
+    if len(given) != count:
+        raise InvalidRequest(
+            f"{count} prompts need as many `sampling_params`, got {len(given)}.",
+            param="sampling_params",
+        )
+    return [read_sampling(one, **more) for one in given]
 
 
 def _each(sampling: Sampling) -> list[Sampling]:

@@ -11,13 +11,14 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from sglang_lite.params import SamplingParams
+from sglang_lite.params import Constraint, SamplingParams
 from sglang_lite.runtime.client import Chunk
 from sglang_lite.runtime.server.bodies import ChatBody, CompletionBody, Sampling, read
 from sglang_lite.runtime.server.prompts import (
     chat_params,
     chat_prompt,
     completion_params,
+    constraint_of,
     prompts,
 )
 from sglang_lite.runtime.server.responses import EventStream, Json, unless_gone
@@ -45,9 +46,11 @@ async def chat_completions(request: Request) -> Response:
     body = await read(request, ChatBody, service.options.max_body_bytes)
     ignored = _judge(service, body)
     params = chat_params(body, service.client.model.context_length)
+    constraint = constraint_of(body)
     ids = await chat_prompt(service, body)
     shape = ChatShape(service.client.tokenizer.token_bytes)
-    return await _answer(request, Work(service, body, [ids], params, shape), ignored)
+    work = Work(service, body, [ids], params, constraint, shape)
+    return await _answer(request, work, ignored)
 
 
 @router.post("/v1/completions")
@@ -55,7 +58,7 @@ async def completions(request: Request) -> Response:
     service: Service = request.app.state.service
     body = await read(request, CompletionBody, service.options.max_body_bytes)
     ignored = _judge(service, body)
-    params = completion_params(body)
+    params, constraint = completion_params(body), constraint_of(body)
     asked, single = await prompts(service, body.prompt, None, names=("prompt", "prompt"))
     n = 1 if body.n is None else body.n
     service.check_choices(len(asked), n)
@@ -64,7 +67,8 @@ async def completions(request: Request) -> Response:
         given = [body.prompt] if single else body.prompt
         texts = [_echo(service, *each) for each in zip(given, asked, strict=True)]
         shape.echo = [each for each in zip(texts, asked, strict=True) for _ in range(n)]
-    return await _answer(request, Work(service, body, asked, params, shape), ignored)
+    work = Work(service, body, asked, params, constraint, shape)
+    return await _answer(request, work, ignored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class Work:
     body: Sampling
     prompts: list[list[int]]
     params: SamplingParams
+    constraint: Constraint | None
     shape: Shape
 
     @property
@@ -93,6 +98,7 @@ class Work:
                     ids,
                     self.params,
                     usage.n,
+                    constraint=self.constraint,
                     logits_from=0 if self.scored else None,
                     skip_special_tokens=body.skip_special_tokens is not False,
                     no_stop_trim=bool(body.no_stop_trim),

@@ -1,4 +1,4 @@
-"""From what a body holds to token ids and `SamplingParams`."""
+"""From what a body holds to token ids, `SamplingParams` and a `Constraint`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from sglang_lite.errors import InvalidRequest, Unsupported
-from sglang_lite.params import MAX_TOKENS, SamplingParams
+from sglang_lite.params import MAX_TOKENS, Constraint, SamplingParams
+from sglang_lite.runtime.constraints import FIELDS, read_constraint
 from sglang_lite.runtime.server.bodies import ChatBody, CompletionBody, Message, Sampling
 from sglang_lite.runtime.server.service import Service
 
@@ -50,6 +51,11 @@ def completion_params(body: CompletionBody) -> SamplingParams:
         )
     most = COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
     return _params(body, max_tokens=most, logprobs=body.logprobs)
+
+
+def constraint_of(body: Sampling) -> Constraint | None:
+    """What the answer must match, under whichever name the body says it."""
+    return read_constraint({name: getattr(body, name) for name in FIELDS})
 
 
 def _params(body: Sampling, **own: Any) -> SamplingParams:

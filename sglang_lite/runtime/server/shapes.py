@@ -143,11 +143,13 @@ class Usage:
     prompts: list[int]
     n: int
     completion_tokens: int = 0
+    fast_forwarded: int = 0
     _cached: dict[int, int] = field(default_factory=dict)
 
     def add(self, index: int, chunk: Chunk) -> None:
         self.completion_tokens += len(chunk.ids)
         if chunk.finish is not None:
+            self.fast_forwarded += chunk.finish.fast_forwarded
             # Later samples find what the first one computed: only the least was there before.
             prompt, cached = index // self.n, chunk.finish.cached_tokens
             self._cached[prompt] = min(self._cached.get(prompt, cached), cached)
@@ -159,6 +161,7 @@ class Usage:
             "completion_tokens": self.completion_tokens,
             "total_tokens": prompt + self.completion_tokens,
             "prompt_tokens_details": {"cached_tokens": sum(self._cached.values())},
+            "completion_tokens_details": {"fast_forwarded_tokens": self.fast_forwarded},
         }
 
 
@@ -183,4 +186,6 @@ def _choice(index: int, chunk: Chunk, **content: Any) -> dict[str, Any]:
     choice = {"index": index, **content, "finish_reason": finish and finish.reason.value}
     if finish is not None:
         choice["matched_stop"] = finish.matched
+        if finish.grammar:
+            choice["grammar"] = finish.grammar
     return choice

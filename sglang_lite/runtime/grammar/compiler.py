@@ -1,0 +1,266 @@
+"""Compiled grammars by constraint: each is compiled once, beside the steps and never within one.
+
+A constraint is asked for and gives a ticket at once. Threads of their own hand it to a compiling
+process, each to its own, and settle the ticket. Grammars are kept, the least recently used ones
+given up when they take too much memory; a refusal is kept for a minute, and what took too long or
+too much memory is not kept at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sglang_lite.errors import (
+    EngineFailed,
+    GrammarTooLarge,
+    Overloaded,
+    RuntimeUnavailable,
+    SglangLiteError,
+    UnsupportedGrammar,
+)
+from sglang_lite.params import Constraint
+from sglang_lite.runtime.grammar import jobs
+from sglang_lite.runtime.grammar.automaton import AutomatonGrammar
+from sglang_lite.runtime.grammar.process import CompilingProcess
+from sglang_lite.runtime.grammar.protocol import CompiledGrammar, Ticket
+from sglang_lite.runtime.grammar.refusal import Refusal
+from sglang_lite.runtime.grammar.table import TokenTable
+
+if TYPE_CHECKING:
+    from sglang_lite.runtime.grammar.guidance import GuidanceEngine
+
+PROCESSES = 2
+REMEMBER = 60.0  # seconds for which a refusal holds without being looked into again
+MAX_REFUSALS = 1_024
+WARM_AFTER = 2.0  # seconds without work after which llguidance is made ready
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrammarOptions:
+    """The operator's choices; see `EngineConfig`."""
+
+    engine: str = "auto"
+    whitespace: str = "bounded"
+    cache_bytes: int = 256 << 20
+    queue: int = 64
+    seconds: int = 5
+    megabytes: int = 1024
+
+
+@dataclass(slots=True, eq=False)
+class _Entry(Ticket):
+    constraint: Constraint
+    until: float = float("inf")  # when a refusal is forgotten
+
+
+@dataclass(slots=True)
+class _Counters:
+    compiled: int = 0
+    refused: int = 0
+    reused: int = 0
+
+
+class Grammars:
+    """The grammars of one vocabulary. `close` it: it has processes and threads."""
+
+    def __init__(
+        self, table: TokenTable, options: GrammarOptions | None = None, *, warm: bool = True
+    ) -> None:
+        self.table, self.options = table, options or GrammarOptions()
+        self.counters = _Counters()
+        self._entries: OrderedDict[Constraint, _Entry] = OrderedDict()
+        self._jobs: queue.Queue[_Entry | None] = queue.Queue()
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._guidance_lock = threading.Lock()
+        self._guidance: GuidanceEngine | None = None
+        self._closed = False
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._wake, False)
+        limits = self.options.seconds, self.options.megabytes
+        self._processes = [CompilingProcess(*limits) for _ in range(PROCESSES)]
+        self._threads = [
+            threading.Thread(target=self._work, args=(process, warm and not at), daemon=True)
+            for at, process in enumerate(self._processes)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def request(self, constraint: Constraint) -> Ticket:
+        """A ticket for the grammar of `constraint`, settled already if it is known.
+
+        Raises:
+            Overloaded: too many others wait to be compiled.
+        """
+        key = self._decided(constraint)
+        with self._lock:
+            if self._closed:
+                raise RuntimeUnavailable("the runtime is stopping.")
+            entry = self._entries.get(key)
+            if entry is not None and entry.until > time.monotonic():
+                self._entries.move_to_end(key)
+                self.counters.reused += entry.grammar is not None
+                return entry
+            if self._waiting >= self.options.queue:
+                raise Overloaded(
+                    f"{self._waiting} grammars wait to be compiled and at most "
+                    f"{self.options.queue} may (--grammar-queue); try again later."
+                )
+            entry = self._entries[key] = _Entry(key)
+            self._entries.move_to_end(key)
+            self._waiting += 1
+        self._jobs.put(entry)
+        return entry
+
+    def fileno(self) -> int:
+        """Readable once a ticket has been settled; `drain` it before looking."""
+        return self._woken
+
+    def drain(self) -> None:
+        while _read(self._woken):
+            pass
+
+    def stats(self) -> dict[str, float | int | str | bool]:
+        with self._lock:
+            held = [entry.grammar for entry in self._entries.values() if entry.grammar]
+            waiting = self._waiting
+        return {
+            "grammars": len(held),
+            "grammar_bytes": sum(each.nbytes for each in held),
+            "grammars_compiling": waiting,
+            "grammars_compiled": self.counters.compiled,
+            "grammars_refused": self.counters.refused,
+            "grammars_reused": self.counters.reused,
+        }
+
+    def close(self) -> None:
+        """End the processes and the threads; a second call does nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        for process in self._processes:
+            process.close()
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join(5.0)
+        os.close(self._wake)
+        os.close(self._woken)
+
+    # -------------------------------------------------------------- a thread of work
+
+    def _work(self, process: CompilingProcess, warm: bool) -> None:
+        if warm:
+            with contextlib.suppress(RuntimeUnavailable):
+                process.start()
+            _ = self.table.levels
+        timeout = WARM_AFTER if warm else None
+        while True:
+            try:
+                entry = self._jobs.get(timeout=timeout)
+            except queue.Empty:
+                timeout = None
+                self._engine()
+                continue
+            if entry is None:
+                process.stop()
+                return
+            self._settle(entry, process)
+
+    def _settle(self, entry: _Entry, process: CompilingProcess) -> None:
+        grammar: CompiledGrammar | None = None
+        try:
+            grammar = self._compile(entry.constraint, process)
+            error = None
+        except SglangLiteError as refusal:
+            error = refusal
+        except Exception as broken:  # noqa: BLE001 - its requests must hear of it, whatever it is
+            error = EngineFailed(f"compiling failed with {type(broken).__name__}: {broken}")
+        with self._lock:
+            self._waiting -= 1
+            if error is not None:
+                self.counters.refused += 1
+                lasting = not isinstance(error, (GrammarTooLarge, EngineFailed))
+                entry.until = time.monotonic() + REMEMBER if lasting else 0.0
+                if not lasting and self._entries.get(entry.constraint) is entry:
+                    del self._entries[entry.constraint]
+            else:
+                self.counters.compiled += 1
+            entry.grammar, entry.error = grammar, error
+            self._give_up()
+            if not self._closed:
+                _write(self._wake)
+
+    def _compile(self, constraint: Constraint, process: CompilingProcess) -> CompiledGrammar:
+        job = jobs.Job(constraint, self.table.longest, self.table.missing_bytes)
+        result = process.compile(job)
+        if isinstance(result, jobs.Refused):
+            raise result.error()
+        if result.automaton is None:
+            return self._guided(constraint, result)
+        grammar = AutomatonGrammar(result.automaton, self.table, result.notes)
+        grammar.mask(grammar.start)
+        return grammar
+
+    def _guided(self, constraint: Constraint, result: jobs.Made) -> CompiledGrammar:
+        try:
+            return self._engine().compile(result.source, result.notes)
+        except Refusal as refusal:  # over bytes it passed
+            raise UnsupportedGrammar(
+                f"this {constraint.kind} cannot be held with this vocabulary: {refusal}",
+                param=constraint.kind,
+            ) from None
+
+    def _engine(self) -> GuidanceEngine:
+        with self._guidance_lock:
+            if self._guidance is None:
+                from sglang_lite.runtime.grammar.guidance import GuidanceEngine
+
+                self._guidance = GuidanceEngine(self.table)
+            return self._guidance
+
+    # -------------------------------------------------------------- the cache
+
+    def _decided(self, constraint: Constraint) -> Constraint:
+        """`constraint` with nothing left to default."""
+        options, given = self.options, constraint
+        return msgspec.structs.replace(
+            constraint,
+            engine=options.engine if given.engine == "default" else given.engine,
+            whitespace=options.whitespace if given.whitespace == "default" else given.whitespace,
+        )
+
+    def _give_up(self) -> None:
+        """Forget the least recently used until the rest fits."""
+        room, refusals = self.options.cache_bytes, MAX_REFUSALS
+        for key in reversed(list(self._entries)):
+            entry = self._entries[key]
+            if entry.grammar is not None:
+                room -= entry.grammar.nbytes
+            elif entry.error is not None:
+                refusals -= 1
+            if entry.done and (room < 0 or refusals < 0):
+                del self._entries[key]
+
+
+def _read(file: int) -> bytes:
+    try:
+        return os.read(file, 4096)
+    except BlockingIOError:
+        return b""
+
+
+def _write(file: int) -> None:
+    with contextlib.suppress(BlockingIOError):  # full of unread ones: who reads will wake anyway
+        os.write(file, b"\0")

@@ -1,0 +1,127 @@
+"""The runtime's end of a compiling process: started when needed, ended when it takes too long."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from sglang_lite.errors import GrammarTooLarge, RuntimeUnavailable
+from sglang_lite.runtime.grammar import frames, jobs
+
+CLOCK = 4  # seconds by the clock for each second of CPU time: the machine has other work
+ONE_THREAD = dict.fromkeys(
+    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "RAYON_NUM_THREADS", "MALLOC_ARENA_MAX"), "1"
+)
+
+
+class CompilingProcess:
+    """Asked by one thread at a time; `close` may come from another."""
+
+    def __init__(self, seconds: int, megabytes: int) -> None:
+        self.seconds, self.megabytes = seconds, megabytes
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+        self._lock = threading.Lock()  # a process is never started behind the back of `close`
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """The process, started unless it runs.
+
+        Raises:
+            RuntimeUnavailable: it was closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise RuntimeUnavailable("the runtime is stopping.")
+            if self._process is None or self._process.poll() is not None:
+                self._process = self._launch()
+            return self._process
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "sglang_lite.runtime.grammar.child",
+             str(self.seconds), str(self.megabytes)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **ONE_THREAD},
+            start_new_session=True,  # Ctrl-C is the runtime's to hear
+        )  # fmt: skip
+
+    def compile(self, job: jobs.Job) -> jobs.Result:
+        """The result of `job`.
+
+        Raises:
+            GrammarTooLarge: it took more time or memory than it may.
+            RuntimeUnavailable: it was closed.
+        """
+        process = self.start()
+        assert process.stdin is not None
+        deadline = time.monotonic() + CLOCK * self.seconds
+        try:
+            frames.write(process.stdin, jobs.encode(job))
+            return jobs.decode_result(_read_frame(process, deadline))
+        except (OSError, EOFError):
+            raise self._why(process, job) from None
+        except TimeoutError:
+            self.stop()
+            raise GrammarTooLarge(
+                f"compiling it took more than {CLOCK * self.seconds} s by the clock, four times "
+                "--grammar-compile-seconds; simplify it.",
+                param=job.constraint.kind,
+            ) from None
+
+    def stop(self) -> None:
+        """End the process now; the next `compile` starts another."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(OSError):
+            process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def close(self) -> None:
+        """Stop it for good."""
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                with contextlib.suppress(OSError):
+                    self._process.kill()
+
+    def _why(self, process: subprocess.Popen[bytes], job: jobs.Job) -> GrammarTooLarge:
+        """What the end of `process`, in the middle of `job`, must have come from."""
+        status = process.wait()
+        self.stop()
+        if status == -signal.SIGXCPU:
+            reason = f"took more than {self.seconds} s of CPU time (--grammar-compile-seconds)"
+        else:
+            reason = f"needs more than {self.megabytes} MiB (--grammar-compile-mb)"
+        return GrammarTooLarge(f"compiling it {reason}; simplify it.", param=job.constraint.kind)
+
+
+def _read_frame(process: subprocess.Popen[bytes], deadline: float) -> bytes:
+    data = bytearray()
+    wanted = 4
+    assert process.stdout is not None
+    file = process.stdout.fileno()
+    while len(data) < wanted:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([file], [], [], left)[0]:
+            raise TimeoutError
+        piece = os.read(file, 1 << 20)
+        if not piece:
+            raise EOFError
+        data += piece
+        if wanted == 4 and len(data) >= 4:
+            wanted = 4 + int.from_bytes(data[:4], "little")
+    return bytes(data[4:])
