@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import cache
 
 from sglang_lite.params import Constraint, SamplingParams
 from sglang_lite.runtime.core import EngineCore
@@ -29,6 +30,7 @@ class Answer:
     text: str = ""
 
 
+@cache
 def tokenizer() -> Tokenizer:
     return Tokenizer.load(open_model("smollm2").folder)
 

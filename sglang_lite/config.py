@@ -48,7 +48,7 @@ class EngineConfig:
     attention_backend: str = "auto"
     threads: int | None = None
     grammar_engine: GrammarEngine = "auto"
-    grammar_whitespace: Whitespace = "bounded"  # what constrained JSON may have between tokens
+    grammar_whitespace: Whitespace = "single"  # what constrained JSON may have between tokens
     grammar_cache_mb: int = 256  # memory for compiled grammars and their masks
     grammar_queue: int = 64  # most different grammars that wait to be compiled
     grammar_compile_seconds: int = 5  # CPU time that compiling one may take; 4 times that by clock

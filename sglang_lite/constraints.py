@@ -15,8 +15,13 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from sglang_lite.config import GrammarEngine, Whitespace
-from sglang_lite.errors import InvalidGrammar, InvalidRequest, UnsupportedGrammar
-from sglang_lite.params import Constraint
+from sglang_lite.errors import (
+    GrammarTooLarge,
+    InvalidGrammar,
+    InvalidRequest,
+    UnsupportedGrammar,
+)
+from sglang_lite.params import MAX_GRAMMAR_DEPTH, Constraint
 
 Kind = Literal["regex", "json_schema", "json_object", "choice", "ebnf", "structural_tag"]
 Reader = Callable[[str, Any], "Constraint | None"]  # (name of the field, its value)
@@ -217,7 +222,9 @@ def _parsed(name: str, value: Any) -> Any:
         return value
     try:
         return json.loads(value)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise _too_deep(name) from None
+    except ValueError as error:
         raise InvalidGrammar(f"`{name}` is not JSON: {error}.", param=_field(name)) from None
 
 
@@ -225,8 +232,15 @@ def _compact(name: str, value: Any) -> str:
     """JSON text in the order given: the order of properties is that of the answer."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise _too_deep(name) from None
+    except (TypeError, ValueError) as error:
         raise InvalidGrammar(f"`{name}` is not JSON: {error}.", param=_field(name)) from None
+
+
+def _too_deep(name: str) -> GrammarTooLarge:
+    message = f"`{name}` is nested deeper than {MAX_GRAMMAR_DEPTH} levels."
+    return GrammarTooLarge(message, param=_field(name))
 
 
 def _one_of(name: str, value: Any, allowed: Sequence[str]) -> Any:

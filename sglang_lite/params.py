@@ -20,6 +20,7 @@ MAX_LOGPROBS = 100
 MAX_LOGIT_BIAS = 1_024
 MAX_TOKENS = 1 << 20
 MAX_GRAMMAR_BYTES = 256 << 10
+MAX_GRAMMAR_DEPTH = 64  # levels of a schema, or of groups in a regex
 MAX_SEED = 1 << 63
 MAX_ID = (1 << 31) - 1  # of a token, in any vocabulary
 

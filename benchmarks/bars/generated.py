@@ -38,9 +38,8 @@ def measure() -> bool:
             continue
         finished += 1
         try:
-            judge = jsonschema.Draft202012Validator(
-                schema, format_checker=jsonschema.FormatChecker()
-            )
+            kind = jsonschema.Draft202012Validator
+            judge = kind(schema, format_checker=kind.FORMAT_CHECKER)
             judge.validate(json.loads(answer.text))
             valid += 1
         except (ValueError, jsonschema.ValidationError) as error:

@@ -86,7 +86,7 @@ def serve(
     ] = "auto",
     grammar_whitespace: Annotated[
         str, typer.Option(help="Between tokens of constrained JSON: compact, single or bounded.")
-    ] = "bounded",
+    ] = "single",
     no_jump_forward: Annotated[
         bool, typer.Option("--no-jump-forward", help="Decode forced tokens one by one.")
     ] = False,
@@ -183,7 +183,7 @@ def grammar_check(
     ],
     model: Annotated[str, typer.Option(help="Whose tokenizer to use.")] = "smollm2",
     engine: Annotated[str, typer.Option(help="auto, outlines or llguidance.")] = "auto",
-    whitespace: Annotated[str, typer.Option(help="compact, single or bounded.")] = "bounded",
+    whitespace: Annotated[str, typer.Option(help="compact, single or bounded.")] = "single",
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each.")] = False,
 ) -> None:
     """Say whether each constraint is held exactly; status 1 if an invalid example is accepted."""

@@ -5,8 +5,8 @@ A batch becomes *items*, each a set of keys and the tokens whose queries see all
     a run with several readers      its keys            every token of every reader
     what one row alone reads        all such keys       the row's tokens
 
-A chunk's own tokens are not among a row's keys: they are seen causally, which is another kernel.
-One token alone sees itself like everything else.
+A few new tokens are the last of their row's own keys, and a mask keeps each from seeing later
+ones. Those of a longer chunk are not among its keys: they are seen causally, by another kernel.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ Index = NDArray[np.int64]
 
 GROUP_KEYS = 4096  # gathered keys of a group stay in the processor's cache
 CALL_KEYS = 256  # what one more call costs, in keys gathered and multiplied
+SHORT = 15  # new tokens up to this many are masked, and need no call of their own
 
 
 class Item(NamedTuple):
@@ -32,6 +33,7 @@ class Item(NamedTuple):
     keys: int
     first_token: int
     first_key: int
+    own: int = 0  # the last keys, which are the queries' own: each sees itself and those before
 
 
 def items_of(batch: Batch, page_size: int) -> tuple[Index, Index, list[Item]]:
@@ -40,15 +42,16 @@ def items_of(batch: Batch, page_size: int) -> tuple[Index, Index, list[Item]]:
     slots, first_slot = _slots(runs, page_size)
     run = np.repeat(np.arange(len(runs.first)), np.diff(runs.reader_indptr))
     row = runs.readers
-    # A chunk sees its own tokens causally, elsewhere; one token alone sees itself like the rest.
     seen_by_all = batch.start + (batch.length == 1)
-    seen = np.clip(seen_by_all[row] - runs.first[run], 0, runs.length[run]).astype(np.int64)
-    whole = seen == runs.length[run]
+    whole = seen_by_all[row] - runs.first[run] >= runs.length[run]
     shared = whole & (np.bincount(run[whole], minlength=len(runs.first))[run] > 1)
 
+    own = np.where(batch.length <= SHORT, batch.length, 0)
+    seen = np.clip((batch.start + own)[row] - runs.first[run], 0, runs.length[run])
+    seen = seen.astype(np.int64)
     ends = np.cumsum(batch.length, dtype=np.int64)
     alone = np.flatnonzero(~shared & (seen > 0))
-    alone = alone[np.argsort(row[alone], kind="stable")]
+    alone = alone[np.lexsort((runs.first[run[alone]], row[alone]))]
     keys = [slots[ranges(first_slot[run[alone]], seen[alone])]]
     tokens = [np.arange(len(batch.tokens), dtype=np.int64)]
     items: list[Item] = []
@@ -57,7 +60,8 @@ def items_of(batch: Batch, page_size: int) -> tuple[Index, Index, list[Item]]:
     for reader in np.flatnonzero(count).tolist():
         length = int(batch.length[reader])
         size = int(count[reader])
-        items.append(Item(length, size, int(ends[reader]) - length, first_key))
+        new = int(own[reader])
+        items.append(Item(length, size, int(ends[reader]) - length, first_key, new))
         first_key += size
 
     first_token = len(batch.tokens)

@@ -14,7 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sglang_lite.kernels.items import GROUP_KEYS, Index, Item, grouped, items_of, ranges
+from sglang_lite.kernels.items import (
+    GROUP_KEYS,
+    SHORT,
+    Index,
+    Item,
+    grouped,
+    items_of,
+    ranges,
+)
 from sglang_lite.kernels.protocol import Geometry
 from sglang_lite.runtime.scheduling.batch import Batch
 
@@ -28,7 +36,7 @@ class Group(NamedTuple):
     queries: int
     tokens: Tensor | slice  # [items * queries]
     slots: Tensor | slice | None  # [items * keys]; None: causal, over the same tokens' own keys
-    mask: Tensor | None  # [items, 1, 1, keys] -inf where a key is padding
+    mask: Tensor | None  # [items, 1, 1 or stacked queries, keys] -inf where a key is out
 
 
 class Plan(NamedTuple):
@@ -47,10 +55,11 @@ class SegmentAttention:
 
     def plan(self, batch: Batch) -> Plan:
         keys, queries, items = items_of(batch, self.geometry.page_size)
+        stacked = self.geometry.heads // self.geometry.kv_heads
         groups: list[Group] = []
         tokens: list[Index] = []  # of every partial result, padding marked with -1
         for members in grouped(items):
-            group, covered = _pad(members, keys, queries)
+            group, covered = _pad(members, keys, queries, stacked)
             groups.append(group)
             tokens.append(covered)
         for group, covered in _own_groups(batch):
@@ -135,7 +144,7 @@ def block_attention(
     return (scores - lse.unsqueeze(-1)).exp().to(values.dtype) @ values, lse
 
 
-def _pad(members: list[Item], keys: Index, tokens: Index) -> tuple[Group, Index]:
+def _pad(members: list[Item], keys: Index, tokens: Index, stacked: int = 1) -> tuple[Group, Index]:
     sizes = np.array(members, np.int64)
     most_queries, most_keys = int(sizes[:, 0].max()), int(sizes[:, 1].max())
     query = np.arange(most_queries)[None]
@@ -143,12 +152,28 @@ def _pad(members: list[Item], keys: Index, tokens: Index) -> tuple[Group, Index]
     token = tokens[sizes[:, 2:3] + np.where(real, query, 0)]
     key = np.arange(most_keys)[None]
     slot = keys[sizes[:, 3:4] + np.minimum(key, sizes[:, 1:2] - 1)]
-    mask = None
-    if (sizes[:, 1] < most_keys).any():
-        absent = np.where(key < sizes[:, 1:2], np.float32(0), np.float32("-inf"))
-        mask = torch.from_numpy(absent)[:, None, None]
+    mask = _mask(sizes, most_queries, most_keys, stacked)
     group = Group(len(members), most_queries, _index(token.ravel()), _index(slot.ravel()), mask)
     return group, np.where(real, token, -1).ravel()
+
+
+def _mask(sizes: Index, queries: int, keys: int, stacked: int) -> Tensor | None:
+    """-inf where a key is padding, or one of a query's own tokens that is later than itself."""
+    key, last = np.arange(keys)[None], sizes[:, 1:2]
+    own = sizes[:, 4:5]
+    if (own <= 1).all():
+        if (last == keys).all():
+            return None
+        out = (key >= last)[:, None]
+    else:
+        # Query i is key last - own + i. A padded query is as good as the first.
+        query = np.minimum(np.arange(queries)[None], np.maximum(own, 1) - 1)
+        end = np.where(own > 0, last - own + 1 + query, last)
+        out = key[:, None] >= end[..., None]
+        if queries < STACKED_QUERIES:
+            out = np.repeat(out, stacked, axis=1)
+    mask = np.where(out, np.float32("-inf"), np.float32(0))
+    return torch.from_numpy(mask)[:, None]
 
 
 def _own_groups(batch: Batch) -> list[tuple[Group, Index]]:
@@ -157,7 +182,7 @@ def _own_groups(batch: Batch) -> list[tuple[Group, Index]]:
     chunks = [
         Item(int(length), int(length), int(begin), int(begin))
         for length, begin in zip(batch.length, begins, strict=True)
-        if length > 1
+        if length > SHORT
     ]
     found = []
     tokens = np.arange(len(batch.tokens), dtype=np.int64)

@@ -9,7 +9,13 @@ from typing import Any, Literal, get_args, get_type_hints
 import pytest
 from pydantic import BaseModel
 
-from sglang_lite.errors import InvalidGrammar, InvalidRequest, Unsupported, UnsupportedGrammar
+from sglang_lite.errors import (
+    GrammarTooLarge,
+    InvalidGrammar,
+    InvalidRequest,
+    Unsupported,
+    UnsupportedGrammar,
+)
 from sglang_lite.params import MAX_GRAMMAR_BYTES, Constraint
 from sglang_lite.runtime.constraints import FIELDS, INSTEAD, read_constraint, say
 from sglang_lite.runtime.sglang_names import read_sampling
@@ -208,9 +214,10 @@ def test_what_is_no_schema_is_no_grammar(schema: Any) -> None:
         response(type="json_schema", schema=schema),
         {"structural_tag": {**TAGS, "structures": [{**TAGS["structures"][0], "schema": schema}]}},  # type: ignore[dict-item]
     ):
-        with pytest.raises(InvalidGrammar) as caught:
+        with pytest.raises((InvalidGrammar, GrammarTooLarge)) as caught:
             read_constraint(said)
         assert caught.value.param == next(iter(said))
+        assert isinstance(caught.value, GrammarTooLarge) == ("[[[" in str(schema))
         assert len(str(caught.value)) < 500
 
 

@@ -71,7 +71,7 @@ class AutomatonGrammar:
         if found is None:
             ids = self._allowed(state)
             if self.accepting[state]:
-                ids = np.concatenate((ids, np.array(self.tokens.eos, np.int32)))
+                ids = np.concatenate((ids, np.array(self.tokens.eos, np.int32)), dtype=np.int32)
             found = Mask(self.tokens.row(ids), ids if len(ids) <= FEW else None)
             while len(self._masks) >= MAX_MASKS:
                 del self._masks[next(iter(self._masks))]  # the oldest
@@ -124,8 +124,8 @@ class AutomatonGrammar:
             at = np.full(len(level.first), self.dead, np.int32)
             at[nodes] = states
             states = self._next(at.take(level.parent), level.byte)
-            alive = np.flatnonzero(states != self.dead).astype(np.int32)
-            return alive, states.take(alive)
+            reached: Int = np.flatnonzero(states != self.dead).astype(np.int32)
+            return reached, states.take(reached)
         first = level.first.take(nodes)
         count = level.first.take(nodes + 1) - first
         ends = np.cumsum(count, dtype=np.int32)

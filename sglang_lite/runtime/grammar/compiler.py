@@ -49,7 +49,7 @@ class GrammarOptions:
     """The operator's choices; see `EngineConfig`."""
 
     engine: str = "auto"
-    whitespace: str = "bounded"
+    whitespace: str = "single"
     cache_bytes: int = 256 << 20
     queue: int = 64
     seconds: int = 5

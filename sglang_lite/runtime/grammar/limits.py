@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from sglang_lite.errors import GrammarTooLarge, InvalidGrammar, UnsupportedGrammar
-from sglang_lite.params import Constraint
+from sglang_lite.params import MAX_GRAMMAR_DEPTH, Constraint
 from sglang_lite.runtime.grammar.estimate import expanded_size
 
 MAX_REGEX_BYTES = 16 << 10
@@ -20,7 +20,6 @@ MAX_GRAMMAR_TEXT_BYTES = 64 << 10  # of Lark or GBNF
 MAX_REPEAT = 10_000  # a bound of a repetition: {m,n}, maxLength, maxItems ...
 MAX_EXPANDED = 1_000_000  # atoms of a regex, or nodes of a schema, with repetitions written out
 MAX_CHOICES = 5_000
-MAX_DEPTH = 64
 MAX_PROPERTIES = 512
 MAX_BRANCHES = 256
 
@@ -78,7 +77,7 @@ def _check_regex(regex: str, kind: str) -> None:
     for char in regex:
         depth += (char == "(") - (char == ")")
         deepest = max(deepest, depth)
-    _at_most(deepest, 2 * MAX_DEPTH, "nested groups of a regex", kind)
+    _at_most(deepest, 2 * MAX_GRAMMAR_DEPTH, "nested groups of a regex", kind)
     for bound in _bounds(regex):
         _at_most(bound, MAX_REPEAT, "repetitions", kind)
     _at_most(expanded_size(regex), MAX_EXPANDED, "atoms of a regex, repetitions written out", kind)
@@ -116,7 +115,9 @@ def _check_schema(schema: Any) -> None:
 
 
 def _walk(value: Any, depth: int) -> None:
-    if depth > 2 * MAX_DEPTH:  # each level of a schema is two of JSON: "properties" and a name
+    if (
+        depth > 2 * MAX_GRAMMAR_DEPTH
+    ):  # each level of a schema is two of JSON: "properties" and a name
         raise _too_deep("json_schema")
     if isinstance(value, list):
         for each in value:
@@ -185,7 +186,9 @@ class _Sizes:
 
 
 def _too_deep(kind: str) -> GrammarTooLarge:
-    return GrammarTooLarge(f"`{kind}` is nested deeper than {MAX_DEPTH} levels.", param=kind)
+    return GrammarTooLarge(
+        f"`{kind}` is nested deeper than {MAX_GRAMMAR_DEPTH} levels.", param=kind
+    )
 
 
 def _at_most(value: float, limit: int, what: str, kind: str) -> None:

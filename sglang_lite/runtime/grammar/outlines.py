@@ -19,6 +19,7 @@ from sglang_lite.runtime.grammar.automaton import Automaton
 from sglang_lite.runtime.grammar.refusal import Refusal
 
 START, END = "\U0010fffe", "\U0010ffff"
+LOOK_EVERY = 6  # rounds of refinement between looks at what they have told apart
 LEAD = 0xF4  # both begin with this byte, and no other character in use does
 
 
@@ -98,7 +99,12 @@ def _kinds(table: NDArray[np.int32], accepting: NDArray[np.bool_], depth: int) -
     weights = _weights(len(columns))
     value = np.ones(len(table), np.uint64)
     value[-1] = 0
-    for _ in range(depth):
+    known = 0
+    for at in range(depth):
+        if at % LOOK_EVERY == 0:
+            before, known = known, len(np.unique(value))
+            if known == before:  # nothing was told apart in these rounds, nor will be later
+                break
         total = np.full(len(table), 0xD6E8FEB86659FD93, np.uint64)
         for column, weight in zip(columns, weights, strict=True):
             total += (value * weight)[column]

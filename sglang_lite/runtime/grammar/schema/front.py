@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sglang_lite.params import MAX_GRAMMAR_DEPTH
 from sglang_lite.runtime.grammar.characters import spells_json
 from sglang_lite.runtime.grammar.codepoints import Ranges
 from sglang_lite.runtime.grammar.patterns import MAX_REGEX
@@ -28,8 +29,6 @@ from sglang_lite.runtime.grammar.schema.places import Place
 from sglang_lite.runtime.grammar.schema.strings import string
 from sglang_lite.runtime.grammar.schema.values import holds, named_values, spelled
 from sglang_lite.runtime.grammar.schema.writer import Notes, either
-
-MAX_DEPTH = 64
 
 
 class Held(NamedTuple):
@@ -76,8 +75,8 @@ class _Front:
     def write(self, goal: Goal) -> str | None:
         """A regex for the instances that are valid; None if there are none."""
         at = _at(goal)
-        if self._depth == MAX_DEPTH:
-            raise Refusal(f"nested deeper than {MAX_DEPTH}", at)
+        if self._depth == MAX_GRAMMAR_DEPTH:
+            raise Refusal(f"nested deeper than {MAX_GRAMMAR_DEPTH}", at)
         self._depth += 1
         flats = self._flattener.flatten(goal)
         try:
