@@ -44,8 +44,8 @@ Hostile = dict[str, tuple[str, Any, str]]  # name -> kind, source, a word of the
 SIZES: Hostile = {
     "nested counts": ("regex", "((((a{1,50}){1,50}){1,50}){1,50})", "repetitions written out"),
     "a long dot": ("regex", ".{0,100000}", "repetitions"),
-    "a long literal": ("regex", "ab" * 50_000, "bytes of a regex"),
-    "deep groups": ("regex", "(" * 3_000 + "a" + ")" * 3_000, "nested groups"),
+    "a long literal": ("regex", "ab" * 50_000, "regex_bytes"),
+    "deep groups": ("regex", "(" * 3_000 + "a" + ")" * 3_000, "nested deeper"),
     "maxLength": ("json_schema", {"type": "string", "maxLength": 10**6}, "maxLength"),
     "minLength": ("json_schema", {"type": "string", "minLength": 10**5}, "minLength"),
     "huge bound": ("json_schema", {"type": "string", "maxLength": 10**300}, "maxLength"),
@@ -68,7 +68,7 @@ SIZES: Hostile = {
     "pattern": ("json_schema", {"type": "string", "pattern": "a{1,20000}"}, "repetitions"),
     "oneOf": ("json_schema", choosing("oneOf", 4, 6), "oneOf"),
     "itself": ("json_schema", {"$ref": "#"}, "exactly"),
-    "grammar": ("ebnf", 'start: "a"\n' * 10_000, "bytes of grammar text"),
+    "grammar": ("ebnf", 'start: "a"\n' * 10_000, "grammar_bytes"),
 }
 TIME: Hostile = {
     "doubling": ("regex", "(a|b)*a(a|b){18}", "--grammar-compile-seconds"),

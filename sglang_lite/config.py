@@ -7,7 +7,7 @@ nothing patches a config later. No torch here: the facts are handed in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from sglang_lite.errors import InvalidConfig
@@ -21,6 +21,36 @@ DTYPE_BYTES = {"bfloat16": 2, "float32": 4}
 MAX_POOL_TOKENS = 1 << 20
 CHUNK = {"cpu": 512, "cuda": 8192}
 RUNNING = {"cpu": 64, "cuda": 256}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrammarLimits:
+    """The most that one constraint may ask for, whatever the engine."""
+
+    regex_bytes: int = 16 << 10
+    grammar_bytes: int = 64 << 10  # of Lark or GBNF
+    repeat: int = 10_000  # a bound of a repetition: {m,n}, maxLength, maxItems ...
+    expanded: int = 1_000_000  # atoms of a regex or nodes of a schema, repetitions written out
+    automaton: int = 40_000  # atoms of a regex that becomes an automaton; 0.7 s of compiling
+    choices: int = 5_000  # of a choice list or an enum
+    depth: int = 64  # levels of a schema, or of groups in a regex
+    properties: int = 512  # of one object
+    branches: int = 256  # of one anyOf, oneOf or allOf
+
+    @classmethod
+    def of(cls, limits: dict[str, int]) -> GrammarLimits:
+        """The usual limits but for those named.
+
+        Raises:
+            InvalidConfig: there is no limit of a name, or a value is no positive number.
+        """
+        known = [each.name for each in fields(cls)]
+        for name, value in limits.items():
+            if name not in known:
+                raise _bad("grammar_limit", name, f"names one of {', '.join(known)}")
+            if not isinstance(value, int) or value < 1:
+                raise _bad("grammar_limit", f"{name}={value}", "has values of at least 1")
+        return cls(**limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +83,7 @@ class EngineConfig:
     grammar_queue: int = 64  # most different grammars that wait to be compiled
     grammar_compile_seconds: int = 5  # CPU time that compiling one may take; 4 times that by clock
     grammar_compile_mb: int = 1024  # address space of the process that compiles
+    grammar_limits: dict[str, int] = field(default_factory=dict)  # over those of `GrammarLimits`
     jump_forward: bool = True  # take forced tokens without decoding them one by one
 
     def __post_init__(self) -> None:
@@ -63,6 +94,7 @@ class EngineConfig:
             raise _bad("page_size", self.page_size, "is between 1 and 256")
         if not 0.0 < self.mem_fraction_static < 1.0:
             raise _bad("mem_fraction_static", self.mem_fraction_static, "is between 0 and 1")
+        GrammarLimits.of(self.grammar_limits)
         for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -71,7 +103,7 @@ class EngineConfig:
     @classmethod
     def of(cls, options: dict[str, Any]) -> EngineConfig:
         """A config from keyword options; an unknown name is refused with the known ones."""
-        known = {field.name for field in fields(cls)}
+        known = {each.name for each in fields(cls)}
         if unknown := sorted(options.keys() - known):
             raise InvalidConfig(
                 f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(known))}."

@@ -90,6 +90,22 @@ def serve(
     no_jump_forward: Annotated[
         bool, typer.Option("--no-jump-forward", help="Decode forced tokens one by one.")
     ] = False,
+    grammar_cache_mb: Annotated[
+        int, typer.Option(help="Memory for compiled grammars and their masks.")
+    ] = 256,
+    grammar_queue: Annotated[
+        int, typer.Option(help="Most grammars that wait to be compiled; more are refused with 429.")
+    ] = 64,
+    grammar_compile_seconds: Annotated[
+        int, typer.Option(help="CPU time for compiling one grammar; by the clock four times that.")
+    ] = 5,
+    grammar_compile_mb: Annotated[
+        int, typer.Option(help="Address space of the process that compiles grammars.")
+    ] = 1024,
+    grammar_limit: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=NUMBER, of docs/structured_output.md; may be repeated."),
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; default: all cores.")] = None,
     drain_seconds: Annotated[
         float, typer.Option(min=0, help="Time for open requests after a signal to stop.")
@@ -120,11 +136,27 @@ def serve(
             "grammar_engine": grammar_engine,
             "grammar_whitespace": grammar_whitespace,
             "jump_forward": not no_jump_forward,
+            "grammar_cache_mb": grammar_cache_mb,
+            "grammar_queue": grammar_queue,
+            "grammar_compile_seconds": grammar_compile_seconds,
+            "grammar_compile_mb": grammar_compile_mb,
+            "grammar_limits": _limits(grammar_limit or []),
             "threads": threads,
         }
     )
     options = ServerOptions(drain_seconds=drain_seconds)
     raise typer.Exit(serve_model(config, host=host, port=port, options=options, core=core))
+
+
+def _limits(given: list[str]) -> dict[str, int]:
+    """NAME=NUMBER, ... as a dict."""
+    limits = {}
+    for each in given:
+        name, _, number = each.partition("=")
+        if not number.isdigit():
+            raise typer.BadParameter(f"{each!r} is not NAME=NUMBER.", param_hint="--grammar-limit")
+        limits[name] = int(number)
+    return limits
 
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from sglang_lite.config import EngineConfig, Resolved, resolve
+from sglang_lite.config import EngineConfig, GrammarLimits, Resolved, resolve
 from sglang_lite.runtime.core import EngineCore, Runner
 from sglang_lite.runtime.grammar.compiler import GrammarOptions, Grammars
 from sglang_lite.runtime.grammar.table import Spelling, TokenTable
@@ -80,4 +80,5 @@ def _grammar_options(config: EngineConfig) -> GrammarOptions:
         queue=config.grammar_queue,
         seconds=config.grammar_compile_seconds,
         megabytes=config.grammar_compile_mb,
+        limits=GrammarLimits.of(config.grammar_limits),
     )

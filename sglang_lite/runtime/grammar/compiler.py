@@ -14,11 +14,12 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from sglang_lite.config import GrammarLimits
 from sglang_lite.errors import (
     EngineFailed,
     GrammarTooLarge,
@@ -54,6 +55,7 @@ class GrammarOptions:
     queue: int = 64
     seconds: int = 5
     megabytes: int = 1024
+    limits: GrammarLimits = field(default_factory=GrammarLimits)
 
 
 @dataclass(slots=True, eq=False)
@@ -203,7 +205,8 @@ class Grammars:
                 _write(self._wake)
 
     def _compile(self, constraint: Constraint, process: CompilingProcess) -> CompiledGrammar:
-        job = jobs.Job(constraint, self.table.longest, self.table.missing_bytes)
+        table = self.table
+        job = jobs.Job(constraint, self.options.limits, table.longest, table.missing_bytes)
         result = process.compile(job)
         if isinstance(result, jobs.Refused):
             raise result.error()

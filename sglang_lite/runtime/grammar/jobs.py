@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from sglang_lite import errors
+from sglang_lite.config import GrammarLimits
 from sglang_lite.errors import InvalidRequest
 from sglang_lite.params import Constraint
 from sglang_lite.runtime.grammar.automaton import Automaton
@@ -16,6 +17,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     """What to compile, with nothing left to default, and what to know of the vocabulary."""
 
     constraint: Constraint
+    limits: GrammarLimits
     longest: int  # bytes of its longest token
     missing: bytes  # bytes that no token of it spells
 

@@ -1,4 +1,4 @@
-"""What a constraint may ask for at most, whatever the engine. Every refusal names its limit.
+"""Whether a constraint is within the operator's limits. Every refusal names its limit.
 
 These are looked at before any engine is: they keep out what would take an engine seconds or
 gigabytes. The compiling process has limits of time and memory besides, for what they miss.
@@ -11,17 +11,10 @@ from typing import Any
 
 import msgspec
 
+from sglang_lite.config import GrammarLimits
 from sglang_lite.errors import GrammarTooLarge, InvalidGrammar, UnsupportedGrammar
-from sglang_lite.params import MAX_GRAMMAR_DEPTH, Constraint
+from sglang_lite.params import Constraint
 from sglang_lite.runtime.grammar.estimate import expanded_size
-
-MAX_REGEX_BYTES = 16 << 10
-MAX_GRAMMAR_TEXT_BYTES = 64 << 10  # of Lark or GBNF
-MAX_REPEAT = 10_000  # a bound of a repetition: {m,n}, maxLength, maxItems ...
-MAX_EXPANDED = 1_000_000  # atoms of a regex, or nodes of a schema, with repetitions written out
-MAX_CHOICES = 5_000
-MAX_PROPERTIES = 512
-MAX_BRANCHES = 256
 
 VALUES = ("enum", "const", "default", "examples")  # keywords that hold values, not schemas
 COUNTS = (
@@ -30,73 +23,125 @@ COUNTS = (
 )  # fmt: skip
 
 
-def check(constraint: Constraint) -> Any:
-    """Raise unless `constraint` is within every limit; return its JSON, if it is JSON.
+def check(constraint: Constraint, limits: GrammarLimits) -> Any:
+    """Raise unless `constraint` is within `limits`; return its JSON, if it is JSON.
 
     Raises:
         GrammarTooLarge: a limit is passed.
         UnsupportedGrammar: a keyword that every engine would leave out of account.
         InvalidGrammar: it should be JSON and is not.
     """
-    kind, source = constraint.kind, constraint.source
-    if kind == "regex":
-        _check_regex(source, "regex")
-        return None
-    if kind == "ebnf":
-        _at_most(len(source.encode()), MAX_GRAMMAR_TEXT_BYTES, "bytes of grammar text", kind)
-        return None
-    if kind == "json_object":
-        return None
-    value = _parse(source, kind)
-    if kind == "choice":
-        _check_choices(value)
-    elif kind == "json_schema":
-        if not isinstance(value, (dict, bool)):
-            raise InvalidGrammar(
-                f"a JSON schema is an object (or true, false), got {source[:80]}.", param=kind
+    return _Check(constraint.kind, limits).run(constraint.source)
+
+
+class _Check:
+    def __init__(self, kind: str, limits: GrammarLimits) -> None:
+        self.kind, self.limits = kind, limits
+
+    def run(self, source: str) -> Any:
+        if self.kind == "regex":
+            return self._regex(source)
+        if self.kind == "ebnf":
+            return self._at_most("grammar_bytes", len(source.encode()), "bytes of grammar")
+        if self.kind == "json_object":
+            return None
+        value = self._parsed(source)
+        if self.kind == "choice":
+            self._choices(value)
+        elif self.kind == "structural_tag":
+            for schema in _tag_schemas(value):
+                self._schema(schema)
+        elif isinstance(value, (dict, bool)):
+            self._schema(value)
+        else:
+            message = f"a JSON schema is an object (or true, false), got {source[:80]}."
+            raise InvalidGrammar(message, param=self.kind)
+        return value
+
+    def _parsed(self, source: str) -> Any:
+        try:
+            return msgspec.json.decode(source)
+        except RecursionError:
+            raise self._too_deep() from None
+        except msgspec.DecodeError as error:
+            raise InvalidGrammar(f"`{self.kind}` is not JSON: {error}.", param=self.kind) from error
+
+    def _regex(self, regex: str) -> None:
+        self._at_most("regex_bytes", len(regex.encode()), "bytes of regex")
+        depth = deepest = 0
+        for char in regex:
+            depth += (char == "(") - (char == ")")
+            deepest = max(deepest, depth)
+        if deepest > 2 * self.limits.depth:  # many groups say nothing about nesting
+            raise self._too_deep()
+        self._at_most("repeat", max(_bounds(regex), default=0), "repetitions")
+        self._at_most("expanded", expanded_size(regex), "atoms with repetitions written out")
+
+    def _choices(self, choices: Any) -> None:
+        fine = isinstance(choices, list) and all(isinstance(each, str) for each in choices)
+        if not fine or not choices or "" in choices:
+            raise InvalidGrammar("`choice` is a list of texts, none empty.", param="choice")
+        self._at_most("choices", len(choices), "choices")
+
+    def _schema(self, schema: Any) -> None:
+        self._walk(schema, 0)
+        size = _Sizes(schema).of(schema)
+        self._at_most("expanded", size, "nodes with references and repetitions written out")
+
+    def _walk(self, value: Any, depth: int) -> None:
+        # A level of a schema is two of JSON: "properties", and a name in it.
+        if depth > 2 * self.limits.depth:
+            raise self._too_deep()
+        if isinstance(value, list):
+            for each in value:
+                self._walk(each, depth + 1)
+        elif isinstance(value, dict):
+            self._keywords(value)
+            for name, each in value.items():
+                if name not in VALUES:
+                    self._walk(each, depth + 1)
+
+    def _keywords(self, schema: dict[str, Any]) -> None:
+        if schema.get("nullable") is True:  # OpenAPI's; to JSON Schema it says nothing
+            hint = 'write "type": ["string", "null"] instead.'
+            message = f"`nullable` is no keyword of JSON Schema; {hint}"
+            raise UnsupportedGrammar(message, param=self.kind)
+        for name in COUNTS:
+            count = schema.get(name)
+            if isinstance(count, (int, float)) and not isinstance(count, bool):
+                self._at_most("repeat", count, f"for `{name}`")
+        for name, limit in (
+            ("enum", "choices"), ("properties", "properties"),
+            ("anyOf", "branches"), ("oneOf", "branches"), ("allOf", "branches"),
+        ):  # fmt: skip
+            if isinstance(schema.get(name), (list, dict)):
+                self._at_most(limit, len(schema[name]), f"entries of `{name}`")
+        if isinstance(schema.get("pattern"), str):
+            self._regex(schema["pattern"])
+
+    def _too_deep(self) -> GrammarTooLarge:
+        return GrammarTooLarge(
+            f"`{self.kind}` is nested deeper than {self.limits.depth} levels "
+            "(--grammar-limit depth=...).",
+            param=self.kind,
+        )
+
+    def _at_most(self, name: str, value: float, what: str) -> None:
+        limit: int = getattr(self.limits, name)
+        if value > limit:
+            raise GrammarTooLarge(
+                f"at most {limit:,} {what} are allowed, got {value:,.0f} "
+                f"(--grammar-limit {name}=...).",
+                param=self.kind,
             )
-        _check_schema(value)
-    else:
-        for schema in _tag_schemas(value):
-            _check_schema(schema)
-    return value
-
-
-def _parse(source: str, kind: str) -> Any:
-    try:
-        return msgspec.json.decode(source)
-    except RecursionError:
-        raise _too_deep(kind) from None
-    except msgspec.DecodeError as error:
-        raise InvalidGrammar(f"`{kind}` is not JSON: {error}.", param=kind) from error
-
-
-def _check_regex(regex: str, kind: str) -> None:
-    _at_most(len(regex.encode()), MAX_REGEX_BYTES, "bytes of a regex", kind)
-    depth = deepest = 0
-    for char in regex:
-        depth += (char == "(") - (char == ")")
-        deepest = max(deepest, depth)
-    _at_most(deepest, 2 * MAX_GRAMMAR_DEPTH, "nested groups of a regex", kind)
-    for bound in _bounds(regex):
-        _at_most(bound, MAX_REPEAT, "repetitions", kind)
-    _at_most(expanded_size(regex), MAX_EXPANDED, "atoms of a regex, repetitions written out", kind)
 
 
 def _bounds(regex: str) -> Iterator[int]:
     """The numbers in {m,n}."""
     for part in regex.split("{")[1:]:
-        inside = part.split("}")[0].split(",")
-        if all(each.strip().isascii() and (not each.strip() or each.strip().isdigit())
-               for each in inside):  # fmt: skip
-            yield from (int(each[:20]) for each in inside if each.strip())
-
-
-def _check_choices(choices: Any) -> None:
-    fine = isinstance(choices, list) and all(isinstance(each, str) for each in choices)
-    if not fine or not choices or "" in choices:
-        raise InvalidGrammar("`choice` is a list of texts, none empty.", param="choice")
-    _at_most(len(choices), MAX_CHOICES, "choices", "choice")
+        for each in part.partition("}")[0].split(","):
+            if each.strip().isascii() and each.strip().isdigit():
+                yield int(each.strip()[:20])
 
 
 def _tag_schemas(tags: Any) -> Iterator[Any]:
@@ -104,48 +149,6 @@ def _tag_schemas(tags: Any) -> Iterator[Any]:
     for each in structures if isinstance(structures, list) else ():
         if isinstance(each, dict) and "schema" in each:
             yield each["schema"]
-
-
-def _check_schema(schema: Any) -> None:
-    _walk(schema, 0)
-    _at_most(
-        _Sizes(schema).of(schema), MAX_EXPANDED,
-        "nodes of a schema, references and repetitions written out", "json_schema",
-    )  # fmt: skip
-
-
-def _walk(value: Any, depth: int) -> None:
-    if (
-        depth > 2 * MAX_GRAMMAR_DEPTH
-    ):  # each level of a schema is two of JSON: "properties" and a name
-        raise _too_deep("json_schema")
-    if isinstance(value, list):
-        for each in value:
-            _walk(each, depth + 1)
-    elif isinstance(value, dict):
-        _check_keywords(value)
-        for name, each in value.items():
-            if name not in VALUES:
-                _walk(each, depth + 1)
-
-
-def _check_keywords(schema: dict[str, Any]) -> None:
-    if schema.get("nullable") is True:  # OpenAPI's; to JSON Schema it says nothing
-        raise UnsupportedGrammar(
-            '`nullable` is no keyword of JSON Schema; write "type": ["string", "null"] instead.',
-            param="json_schema",
-        )
-    for name in COUNTS:
-        count = schema.get(name)
-        if isinstance(count, (int, float)) and not isinstance(count, bool):
-            _at_most(count, MAX_REPEAT, f"for `{name}`", "json_schema")
-    for name, limit in (("enum", MAX_CHOICES), ("properties", MAX_PROPERTIES),
-                        ("anyOf", MAX_BRANCHES), ("oneOf", MAX_BRANCHES),
-                        ("allOf", MAX_BRANCHES)):  # fmt: skip
-        if isinstance(schema.get(name), (list, dict)):
-            _at_most(len(schema[name]), limit, f"entries of `{name}`", "json_schema")
-    if isinstance(schema.get("pattern"), str):
-        _check_regex(schema["pattern"], "json_schema")
 
 
 class _Sizes:
@@ -183,15 +186,3 @@ class _Sizes:
             name = step.replace("~1", "/").replace("~0", "~")
             at = at.get(name) if isinstance(at, dict) else None
         return at
-
-
-def _too_deep(kind: str) -> GrammarTooLarge:
-    return GrammarTooLarge(
-        f"`{kind}` is nested deeper than {MAX_GRAMMAR_DEPTH} levels.", param=kind
-    )
-
-
-def _at_most(value: float, limit: int, what: str, kind: str) -> None:
-    if value > limit:
-        message = f"at most {limit:,} {what} are allowed, got {value:,.0f}."
-        raise GrammarTooLarge(message, param=kind)

@@ -18,7 +18,6 @@ from sglang_lite.runtime.grammar.estimate import expanded_size
 from sglang_lite.runtime.grammar.jobs import Job, Made, Refused, Result
 from sglang_lite.runtime.grammar.refusal import Refusal
 
-MAX_EXPANDED = 40_000  # of a regex that becomes an automaton; that is about 0.7 s
 WHITESPACE = {"compact": "", "single": "[ ]?", "bounded": r"(?: |\n[ \t]{0,20})?"}
 
 
@@ -32,7 +31,7 @@ def compile_job(job: Job) -> Result:
 
 def _compile(job: Job) -> Made:
     constraint = job.constraint
-    parsed = limits.check(constraint)
+    parsed = limits.check(constraint, job.limits)
     refusals = []
     for name, engine in (("outlines", _automaton), ("llguidance", _guidance)):
         if constraint.engine in ("auto", name):
@@ -50,8 +49,11 @@ def _compile(job: Job) -> Made:
 def _automaton(job: Job, parsed: Any) -> Made:
     regex, notes = _regex(job, parsed)
     size = expanded_size(regex)
-    if size > MAX_EXPANDED:
-        raise Refusal(f"its automaton would be built from {size:,} parts, at most {MAX_EXPANDED:,}")
+    if size > job.limits.automaton:
+        raise Refusal(
+            f"its automaton would be built from {size:,} atoms, at most "
+            f"{job.limits.automaton:,} (--grammar-limit automaton=...)"
+        )
     return Made(outlines.build(regex, job.longest), "", notes)
 
 
