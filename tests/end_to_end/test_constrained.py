@@ -40,7 +40,7 @@ PROMPT = "A pet, as JSON:\n"
         {"page_size": 16},
         {"grammar_engine": "llguidance"},
         {"grammar_whitespace": "compact"},
-        {"max_total_tokens": 160},  # eight rows do not fit: some are retracted
+        {"max_total_tokens": 160},  # eight rows do not fit at once
     ],
     ids=str,
 )
@@ -52,7 +52,6 @@ def test_what_is_finished_validates(smollm2_folder: Path, options: dict[str, Any
     ]  # fmt: skip
     with sgl.Engine(str(smollm2_folder), **options) as engine:
         answers = engine.generate([PROMPT] * len(sampling), sampling)
-        retractions = engine.get_server_info()["retractions"]
     metas = [answer["meta_info"] for answer in answers]
     finished = [
         answer["text"]
@@ -66,7 +65,6 @@ def test_what_is_finished_validates(smollm2_folder: Path, options: dict[str, Any
     assert {meta["grammar"] for meta in metas} == {wanted}
     jumped = sum(meta["fast_forwarded_tokens"] for meta in metas)
     assert (jumped > 0) is options.get("jump_forward", True)
-    assert retractions or "max_total_tokens" not in options
 
 
 @sgl.function
