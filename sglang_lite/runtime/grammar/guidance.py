@@ -22,13 +22,13 @@ from sglang_lite.params import Constraint
 from sglang_lite.runtime.grammar.canonical import continuation
 from sglang_lite.runtime.grammar.protocol import Row
 from sglang_lite.runtime.grammar.refusal import Refusal
+from sglang_lite.runtime.grammar.spacing import WHITESPACE
 from sglang_lite.runtime.grammar.table import TokenTable
 from sglang_lite.runtime.grammar.tags import lark_of_tags
 
 if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
 
-WHITESPACE = {"compact": "", "single": "[ ]?", "bounded": "( |\\n[ \\t]{0,20})?"}
 NBYTES = 256 << 10  # a guess at what a compiled grammar takes, for the cache's accounts
 
 

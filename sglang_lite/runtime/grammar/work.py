@@ -17,8 +17,7 @@ from sglang_lite.runtime.grammar.codepoints import (
 from sglang_lite.runtime.grammar.estimate import expanded_size
 from sglang_lite.runtime.grammar.jobs import Job, Made, Refused, Result
 from sglang_lite.runtime.grammar.refusal import Refusal
-
-WHITESPACE = {"compact": "", "single": "[ ]?", "bounded": r"(?: |\n[ \t]{0,20})?"}
+from sglang_lite.runtime.grammar.spacing import WHITESPACE
 
 
 def compile_job(job: Job) -> Result:
