@@ -67,11 +67,17 @@ class Sampler:
         return Draw(tokens, ok, *self._report(raw, asked, tokens, sampling))
 
     def _mask(self, logits: Tensor, allowed: Allowed) -> None:
-        """Leave only what the masks allow, row by row: only constrained rows pay."""
-        for row, bits in zip(allowed.row.tolist(), allowed.bits, strict=True):
-            each = np.unpackbits(bits.view(np.uint8), count=self.vocab, bitorder="little")
-            out = torch.from_numpy(each).to(self.device) == 0
-            logits[row].masked_fill_(out, float("-inf"))
+        """Leave only what the masks allow; rows without one do not pay."""
+        if not len(allowed.row):
+            return
+        bits = ~allowed.bits.view(np.uint8)
+        out = np.unpackbits(bits, axis=1, count=self.vocab, bitorder="little").view(np.bool_)
+        banned = torch.from_numpy(out).to(self.device)
+        if len(allowed.row) == len(logits):
+            logits.masked_fill_(banned, float("-inf"))
+        else:
+            rows = self._index(allowed.row)
+            logits[rows] = logits[rows].masked_fill_(banned, float("-inf"))
 
     def _few(self, allowed: Allowed) -> dict[int, Tensor]:
         """Row -> the only ids it may draw, where they are listed."""

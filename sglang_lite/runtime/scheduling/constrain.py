@@ -18,7 +18,7 @@ from sglang_lite.runtime.scheduling.request import Request
 FEW = 256  # allowed ids up to this many are looked up one by one instead of masking all others
 TAIL = 8  # tokens before a jump that its spelling may depend on
 
-_BITS_OF = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
+_BITS_OF = np.array([bin(half).count("1") for half in range(1 << 16)], np.uint8)
 
 
 class Masks:
@@ -62,7 +62,7 @@ class Masks:
         ids = request.matcher.allowed(FEW)
         if ids is None:
             request.matcher.fill(row)
-            if int(_BITS_OF[row.view(np.uint8)].sum(dtype=np.int64)) > FEW:
+            if int(_BITS_OF[row.view(np.uint16)].sum(dtype=np.int64)) > FEW:
                 self._without_eos(request, row)
                 return None
             bits = np.unpackbits(row.view(np.uint8), bitorder="little")
