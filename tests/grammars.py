@@ -45,6 +45,9 @@ class Grammars:
             self.known[constraint] = _Ticket(constraint.source, self.delay, self.table)
         return self.known[constraint]
 
+    def leave(self, ticket: Ticket) -> None:
+        pass
+
     def fileno(self) -> int:
         return 0
 

@@ -15,7 +15,8 @@ from benchmarks.schemas import lines
 from sglang_lite.cli.grammar import Line, compile_line
 from sglang_lite.params import Constraint, SamplingParams
 from sglang_lite.runtime.core import EngineCore
-from sglang_lite.runtime.grammar.compiler import GrammarOptions, Grammars
+from sglang_lite.runtime.grammar.compiler import Grammars
+from sglang_lite.runtime.grammar.options import GrammarOptions
 from sglang_lite.runtime.grammar.table import TokenTable
 from sglang_lite.wire import Submit, pack
 

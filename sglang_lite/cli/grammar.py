@@ -14,7 +14,8 @@ from rich.table import Table
 
 from sglang_lite.errors import InvalidConfig, SglangLiteError
 from sglang_lite.params import Constraint
-from sglang_lite.runtime.grammar.compiler import GrammarOptions, Grammars
+from sglang_lite.runtime.grammar.compiler import Grammars
+from sglang_lite.runtime.grammar.options import GrammarOptions
 from sglang_lite.runtime.grammar.protocol import CompiledGrammar
 from sglang_lite.runtime.grammar.table import TokenTable
 from sglang_lite.runtime.grammar.walk import accepts

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sglang_lite.config import EngineConfig, GrammarLimits, Resolved, resolve
 from sglang_lite.runtime.core import EngineCore, Runner
-from sglang_lite.runtime.grammar.compiler import GrammarOptions, Grammars
+from sglang_lite.runtime.grammar.compiler import Grammars
+from sglang_lite.runtime.grammar.options import GrammarOptions
 from sglang_lite.runtime.grammar.table import Spelling, TokenTable
 from sglang_lite.runtime.scheduling.cache import PrefixCache
 from sglang_lite.runtime.scheduling.intake import Limits

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from benchmarks.hostile import SIZES
+from sglang_lite.config import GrammarLimits
 from sglang_lite.errors import (
     GrammarTooLarge,
     InvalidGrammar,
@@ -21,7 +22,10 @@ from sglang_lite.errors import (
     UnsupportedGrammar,
 )
 from sglang_lite.params import Constraint
-from sglang_lite.runtime.grammar.compiler import GrammarOptions, Grammars
+from sglang_lite.runtime.grammar.compiler import Grammars
+from sglang_lite.runtime.grammar.jobs import Job, Made, Refused
+from sglang_lite.runtime.grammar.options import GrammarOptions
+from sglang_lite.runtime.grammar.process import CompilingProcess
 from sglang_lite.runtime.grammar.protocol import CompiledGrammar, Ticket
 from sglang_lite.runtime.grammar.table import TokenTable
 from sglang_lite.runtime.grammar.walk import accepts
@@ -33,7 +37,7 @@ SLOW = "(a|b)*a(a|b){18}"  # an automaton of half a million states
 
 @pytest.fixture
 def grammars() -> Iterator[Grammars]:
-    made = Grammars(TABLE, GrammarOptions(seconds=1, queue=4), warm=False)
+    made = Grammars(TABLE, GrammarOptions(seconds=2, queue=4), warm=False)
     yield made
     made.close()
 
@@ -71,6 +75,7 @@ def children() -> set[int]:
         ("choice", ["a", "ab", "é"], "outlines", ["a", "ab", "é"], ["b"]),
         ("json_schema", {"type": "boolean"}, "outlines", ["true"], ["True", "1"]),
         ("json_schema", {"type": "object"}, "llguidance", ['{"a": [1]}'], ["[]"]),
+        ("json_schema", True, "llguidance", ["1", "[]", '"a"'], ["a", ""]),
         ("json_object", "", "llguidance", ["{}"], ["[]"]),
         ("ebnf", 'root ::= "a" root | "b"', "llguidance", ["aab"], ["a"]),
     ],
@@ -160,6 +165,33 @@ def test_too_much_time_ends_the_process_and_not_the_service(grammars: Grammars) 
     assert grammars.request(Constraint("regex", SLOW, engine="outlines")) is not slow
 
 
+def test_slow_grammars_make_only_each_other_wait(grammars: Grammars) -> None:
+    slow = [
+        grammars.request(Constraint("regex", f"{SLOW}{'x' * at}", engine="outlines"))
+        for at in range(3)
+    ]
+    began = time.monotonic()
+    assert wait(grammars.request(Constraint("regex", "a+"))).grammar
+    assert time.monotonic() - began < 8, "each of the slow ones is given up by the quick process"
+    assert not all(ticket.done for ticket in slow)
+    assert all(isinstance(wait(ticket).error, GrammarTooLarge) for ticket in slow)
+
+
+def test_what_nobody_waits_for_is_not_compiled(grammars: Grammars) -> None:
+    slow = [grammars.request(Constraint("regex", SLOW, engine="outlines")) for _ in range(2)]
+    assert slow[0] is slow[1]
+    left = grammars.request(Constraint("regex", "left"))
+    grammars.leave(left)
+    wanted = grammars.request(Constraint("regex", "wanted"))
+    again = grammars.request(Constraint("regex", "wanted"))
+    grammars.leave(again)
+    assert wait(wanted).grammar, "one of two waits still"
+    assert not left.done
+    grammars.leave(slow[0])
+    grammars.leave(slow[1])
+    assert wait(grammars.request(Constraint("regex", "left"))).grammar, "it was only put off"
+
+
 def test_a_killed_process_fails_one_request_and_is_replaced(grammars: Grammars) -> None:
     before = children()
     ticket = grammars.request(Constraint("regex", SLOW, engine="outlines"))
@@ -170,6 +202,25 @@ def test_a_killed_process_fails_one_request_and_is_replaced(grammars: Grammars) 
         os.kill(pid, signal.SIGKILL)
     assert isinstance(wait(ticket).error, GrammarTooLarge)
     assert grammar(grammars, "regex", "b+").engine == "outlines"
+
+
+@pytest.mark.parametrize("size", [1, 1 << 18])
+def test_a_process_that_hangs_is_ended_by_the_clock(size: int) -> None:
+    process = CompilingProcess(1, 1024)
+    job = Job(Constraint("regex", "a" * size, engine="outlines"), GrammarLimits(), 1, b"")
+    try:
+        for patience in (None, 0.3):
+            os.kill(process.start().pid, signal.SIGSTOP)
+            began = time.monotonic()
+            if patience:
+                assert process.compile(job, patience) is None
+            else:
+                with pytest.raises(GrammarTooLarge, match="by the clock"):
+                    process.compile(job)
+            assert time.monotonic() - began < 8
+        assert isinstance(process.compile(job), Made if size == 1 else Refused)
+    finally:
+        process.stop()
 
 
 def test_the_queue_is_bounded(grammars: Grammars) -> None:
@@ -233,6 +284,7 @@ def test_a_hostile_constraint_is_refused_at_once_by_the_limit_it_passes(
         ("regex", "a{2,1}"),
         ("regex", r"(a)\1"),
         ("ebnf", "("),
+        ("ebnf", 'start: "a" start'),
     ],
 )
 def test_a_broken_constraint_is_refused(grammars: Grammars, kind: str, source: object) -> None:

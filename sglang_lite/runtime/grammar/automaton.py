@@ -201,6 +201,9 @@ class AutomatonMatcher:
     def must_stop(self) -> bool:
         return self._ended or self._final(self._state)
 
+    def trouble(self) -> str:
+        return ""
+
     def fork(self) -> AutomatonMatcher:
         other = AutomatonMatcher(self._grammar)
         other._state, other._past = self._state, list(self._past)

@@ -28,11 +28,14 @@ def main(seconds: int, megabytes: int) -> None:
     while data := frames.read(requests):
         _allow(seconds)
         try:
-            result = work.compile_job(jobs.decode_job(data))
+            result: jobs.Result = work.compile_job(jobs.decode_job(data))
         except (MemoryError, RecursionError):
             reason = f"compiling it needs more than {megabytes} MiB (--grammar-compile-mb)."
             result = jobs.Refused("GrammarTooLarge", reason, None)
-        frames.write(answers, jobs.encode(result))
+        except Exception as error:  # noqa: BLE001 - whoever asked must hear of it
+            result = jobs.Broke(f"compiling failed with {type(error).__name__}: {error}")
+        answers.write(frames.framed(jobs.encode(result)))
+        answers.flush()
 
 
 def _allow(seconds: int) -> None:

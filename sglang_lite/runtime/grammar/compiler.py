@@ -1,28 +1,27 @@
 """Compiled grammars by constraint: each is compiled once, beside the steps and never within one.
 
 A constraint is asked for and gives a ticket at once. Threads of their own hand it to a compiling
-process, each to its own, and settle the ticket. Grammars are kept, the least recently used ones
-given up when they take too much memory; a refusal is kept for a minute, and what took too long or
-too much memory is not kept at all.
+process, each to its own, and settle the ticket. One of them has little patience: what takes longer
+starts again with the other, so that slow grammars make only each other wait. Grammars are kept, the
+least recently used ones given up when they take too much memory; a refusal is kept for a minute,
+and what took too long or too much memory is not kept at all.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from sglang_lite.config import GrammarLimits
 from sglang_lite.errors import (
     EngineFailed,
-    GrammarTooLarge,
+    InvalidGrammar,
     Overloaded,
     RuntimeUnavailable,
     SglangLiteError,
@@ -31,6 +30,8 @@ from sglang_lite.errors import (
 from sglang_lite.params import Constraint
 from sglang_lite.runtime.grammar import jobs
 from sglang_lite.runtime.grammar.automaton import AutomatonGrammar
+from sglang_lite.runtime.grammar.bell import Bell
+from sglang_lite.runtime.grammar.options import GrammarOptions
 from sglang_lite.runtime.grammar.process import CompilingProcess
 from sglang_lite.runtime.grammar.protocol import CompiledGrammar, Ticket
 from sglang_lite.runtime.grammar.refusal import Refusal
@@ -39,23 +40,10 @@ from sglang_lite.runtime.grammar.table import TokenTable
 if TYPE_CHECKING:
     from sglang_lite.runtime.grammar.guidance import GuidanceEngine
 
-PROCESSES = 2
+PATIENCE = 1.0  # seconds that a grammar may take before it counts as slow
 REMEMBER = 60.0  # seconds for which a refusal holds without being looked into again
 MAX_REFUSALS = 1_024
 WARM_AFTER = 2.0  # seconds without work after which llguidance is made ready
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrammarOptions:
-    """The operator's choices; see `EngineConfig`."""
-
-    engine: str = "auto"
-    whitespace: str = "single"
-    cache_bytes: int = 256 << 20
-    queue: int = 64
-    seconds: int = 5
-    megabytes: int = 1024
-    limits: GrammarLimits = field(default_factory=GrammarLimits)
 
 
 @dataclass(slots=True, eq=False)
@@ -80,26 +68,28 @@ class Grammars:
         self.table, self.options = table, options or GrammarOptions()
         self.counters = _Counters()
         self._entries: OrderedDict[Constraint, _Entry] = OrderedDict()
-        self._jobs: queue.Queue[_Entry | None] = queue.Queue()
+        self._quick: queue.Queue[_Entry | None] = queue.Queue()
+        self._slow: queue.Queue[_Entry | None] = queue.Queue()
         self._waiting = 0
         self._lock = threading.Lock()
         self._guidance_lock = threading.Lock()
         self._guidance: GuidanceEngine | None = None
         self._closed = False
-        self._woken, self._wake = os.pipe()
-        os.set_blocking(self._woken, False)
-        os.set_blocking(self._wake, False)
+        self._bell = Bell()
         limits = self.options.seconds, self.options.megabytes
-        self._processes = [CompilingProcess(*limits) for _ in range(PROCESSES)]
+        self._processes = [CompilingProcess(*limits) for _ in range(2)]
         self._threads = [
-            threading.Thread(target=self._work, args=(process, warm and not at), daemon=True)
-            for at, process in enumerate(self._processes)
+            threading.Thread(target=self._work_quickly, args=(self._processes[0], warm)),
+            threading.Thread(target=self._work_slowly, args=(self._processes[1],)),
         ]
         for thread in self._threads:
+            thread.daemon = True
             thread.start()
 
     def request(self, constraint: Constraint) -> Ticket:
         """A ticket for the grammar of `constraint`, settled already if it is known.
+
+        Whoever waits for it no longer says so with `leave`.
 
         Raises:
             Overloaded: too many others wait to be compiled.
@@ -112,25 +102,30 @@ class Grammars:
             if entry is not None and entry.until > time.monotonic():
                 self._entries.move_to_end(key)
                 self.counters.reused += entry.grammar is not None
+                entry.waiting += 1
                 return entry
             if self._waiting >= self.options.queue:
                 raise Overloaded(
                     f"{self._waiting} grammars wait to be compiled and at most "
                     f"{self.options.queue} may (--grammar-queue); try again later."
                 )
-            entry = self._entries[key] = _Entry(key)
+            entry = self._entries[key] = _Entry(key, waiting=1)
             self._entries.move_to_end(key)
             self._waiting += 1
-        self._jobs.put(entry)
+        self._quick.put(entry)
         return entry
+
+    def leave(self, ticket: Ticket) -> None:
+        """One less waits for `ticket`; what nobody waits for is not compiled."""
+        with self._lock:
+            ticket.waiting -= 1
 
     def fileno(self) -> int:
         """Readable once a ticket has been settled; `drain` it before looking."""
-        return self._woken
+        return self._bell.fileno()
 
     def drain(self) -> None:
-        while _read(self._woken):
-            pass
+        self._bell.drain()
 
     def stats(self) -> dict[str, float | int | str | bool]:
         with self._lock:
@@ -153,16 +148,15 @@ class Grammars:
             self._closed = True
         for process in self._processes:
             process.close()
-        for _ in self._threads:
-            self._jobs.put(None)
+        self._quick.put(None)
+        self._slow.put(None)
         for thread in self._threads:
             thread.join(5.0)
-        os.close(self._wake)
-        os.close(self._woken)
+        self._bell.close()
 
-    # -------------------------------------------------------------- a thread of work
+    # -------------------------------------------------------------- threads of work
 
-    def _work(self, process: CompilingProcess, warm: bool) -> None:
+    def _work_quickly(self, process: CompilingProcess, warm: bool) -> None:
         if warm:
             with contextlib.suppress(RuntimeUnavailable):
                 process.start()
@@ -170,7 +164,7 @@ class Grammars:
         timeout = WARM_AFTER if warm else None
         while True:
             try:
-                entry = self._jobs.get(timeout=timeout)
+                entry = self._quick.get(timeout=timeout)
             except queue.Empty:
                 timeout = None
                 self._engine()
@@ -178,22 +172,47 @@ class Grammars:
             if entry is None:
                 process.stop()
                 return
-            self._settle(entry, process)
+            if not self._dropped(entry) and not self._try(entry, process, PATIENCE):
+                self._slow.put(entry)
 
-    def _settle(self, entry: _Entry, process: CompilingProcess) -> None:
-        grammar: CompiledGrammar | None = None
+    def _work_slowly(self, process: CompilingProcess) -> None:
+        while entry := self._slow.get():
+            if not self._dropped(entry):
+                self._try(entry, process, None)
+        process.stop()
+
+    def _dropped(self, entry: _Entry) -> bool:
+        """Whether nobody waits for `entry`, which is forgotten then."""
+        with self._lock:
+            if entry.waiting:
+                return False
+            self._waiting -= 1
+            del self._entries[entry.constraint]
+            return True
+
+    def _try(self, entry: _Entry, process: CompilingProcess, patience: float | None) -> bool:
+        """Compile and settle; False, and nothing is settled, if patience did not suffice."""
         try:
-            grammar = self._compile(entry.constraint, process)
-            error = None
+            grammar = self._compile(entry.constraint, process, patience)
         except SglangLiteError as refusal:
-            error = refusal
+            self._settle(entry, None, refusal)
         except Exception as broken:  # noqa: BLE001 - its requests must hear of it, whatever it is
-            error = EngineFailed(f"compiling failed with {type(broken).__name__}: {broken}")
+            reason = f"compiling failed with {type(broken).__name__}: {broken}"
+            self._settle(entry, None, EngineFailed(reason))
+        else:
+            if grammar is None:
+                return False
+            self._settle(entry, grammar, None)
+        return True
+
+    def _settle(
+        self, entry: _Entry, grammar: CompiledGrammar | None, error: SglangLiteError | None
+    ) -> None:
         with self._lock:
             self._waiting -= 1
             if error is not None:
                 self.counters.refused += 1
-                lasting = not isinstance(error, (GrammarTooLarge, EngineFailed))
+                lasting = isinstance(error, (InvalidGrammar, UnsupportedGrammar))
                 entry.until = time.monotonic() + REMEMBER if lasting else 0.0
                 if not lasting and self._entries.get(entry.constraint) is entry:
                     del self._entries[entry.constraint]
@@ -202,14 +221,20 @@ class Grammars:
             entry.grammar, entry.error = grammar, error
             self._give_up()
             if not self._closed:
-                _write(self._wake)
+                self._bell.ring()
 
-    def _compile(self, constraint: Constraint, process: CompilingProcess) -> CompiledGrammar:
-        table = self.table
-        job = jobs.Job(constraint, self.options.limits, table.longest, table.missing_bytes)
-        result = process.compile(job)
+    def _compile(
+        self, constraint: Constraint, process: CompilingProcess, patience: float | None
+    ) -> CompiledGrammar | None:
+        table, limits = self.table, self.options.limits
+        job = jobs.Job(constraint, limits, table.longest, table.missing_bytes)
+        result = process.compile(job, patience)
+        if result is None:
+            return None
         if isinstance(result, jobs.Refused):
             raise result.error()
+        if isinstance(result, jobs.Broke):
+            raise EngineFailed(result.reason)
         if result.automaton is None:
             return self._guided(constraint, result)
         grammar = AutomatonGrammar(result.automaton, self.table, result.notes)
@@ -255,15 +280,3 @@ class Grammars:
                 refusals -= 1
             if entry.done and (room < 0 or refusals < 0):
                 del self._entries[key]
-
-
-def _read(file: int) -> bytes:
-    try:
-        return os.read(file, 4096)
-    except BlockingIOError:
-        return b""
-
-
-def _write(file: int) -> None:
-    with contextlib.suppress(BlockingIOError):  # full of unread ones: who reads will wake anyway
-        os.write(file, b"\0")

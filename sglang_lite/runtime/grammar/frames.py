@@ -11,6 +11,5 @@ def read(stream: IO[bytes]) -> bytes:
     return stream.read(int.from_bytes(size, "little")) if len(size) == 4 else b""
 
 
-def write(stream: IO[bytes], data: bytes) -> None:
-    stream.write(len(data).to_bytes(4, "little") + data)
-    stream.flush()
+def framed(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "little") + data

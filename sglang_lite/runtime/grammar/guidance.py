@@ -52,8 +52,12 @@ def source_of(constraint: Constraint) -> str:
         except Exception as error:  # the converter has errors of many kinds
             raise Refusal(f"this is neither Lark nor GBNF: {error}") from error
     schema = source if constraint.kind == "json_schema" else '{"type":"object"}'
+    schema = "{}" if schema.strip() == "true" else schema  # the same, in the only form it takes
     options = json_options(constraint.whitespace)
-    return str(llguidance.LLMatcher.grammar_from_json_schema(schema, overrides=options))
+    try:
+        return str(llguidance.LLMatcher.grammar_from_json_schema(schema, overrides=options))
+    except ValueError as error:
+        raise Refusal(_short(str(error))) from error
 
 
 def json_options(whitespace: str) -> JsonCompileOptions:
@@ -77,6 +81,9 @@ def probe(source: str) -> None:
     """
     matcher = _matcher(_byte_tokenizer(), source)
     matcher.compute_bitmask()
+    if forced := matcher.compute_ff_bytes():
+        # What forces text without an end, such as `start: "a" start`, fails at the first of it.
+        matcher.try_consume_tokens([forced[0]])
     if matcher.is_error():
         raise Refusal(_short(matcher.get_error()))
 
@@ -181,6 +188,9 @@ class GuidanceMatcher:
     def must_stop(self) -> bool:
         stopped = self._matcher.is_stopped() and not self._matcher.is_error()
         return self._ended or bool(stopped and self._matcher.is_accepting())
+
+    def trouble(self) -> str:
+        return _short(self._matcher.get_error()) if self._matcher.is_error() else ""
 
     def fork(self) -> GuidanceMatcher:
         other = GuidanceMatcher(self._table, self._matcher.deep_copy())

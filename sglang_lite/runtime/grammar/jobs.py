@@ -40,7 +40,13 @@ class Refused(msgspec.Struct, frozen=True, tag="refused", array_like=True):
         return made
 
 
-Result = Made | Refused
+class Broke(msgspec.Struct, frozen=True, tag="broke", array_like=True):
+    """It failed for no fault of the constraint that anybody foresaw."""
+
+    reason: str
+
+
+Result = Made | Refused | Broke
 encode = msgspec.msgpack.Encoder().encode
 decode_job = msgspec.msgpack.Decoder(Job).decode
 decode_result = msgspec.msgpack.Decoder(Result).decode

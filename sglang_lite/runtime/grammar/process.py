@@ -53,28 +53,29 @@ class CompilingProcess:
             start_new_session=True,  # Ctrl-C is the runtime's to hear
         )  # fmt: skip
 
-    def compile(self, job: jobs.Job) -> jobs.Result:
-        """The result of `job`.
+    def compile(self, job: jobs.Job, patience: float | None = None) -> jobs.Result | None:
+        """The result of `job`; None if it takes longer than `patience` seconds, and is given up.
 
         Raises:
             GrammarTooLarge: it took more time or memory than it may.
             RuntimeUnavailable: it was closed.
         """
         process = self.start()
-        assert process.stdin is not None
-        deadline = time.monotonic() + CLOCK * self.seconds
+        deadline = time.monotonic() + (patience or CLOCK * self.seconds)
         try:
-            frames.write(process.stdin, jobs.encode(job))
-            return jobs.decode_result(_read_frame(process, deadline))
-        except (OSError, EOFError):
-            raise self._why(process, job) from None
-        except TimeoutError:
+            _write(process, frames.framed(jobs.encode(job)), deadline)
+            return jobs.decode_result(_read(process, deadline))
+        except TimeoutError:  # an OSError too, so it comes first
             self.stop()
+            if patience is not None:
+                return None
             raise GrammarTooLarge(
                 f"compiling it took more than {CLOCK * self.seconds} s by the clock, four times "
                 "--grammar-compile-seconds; simplify it.",
                 param=job.constraint.kind,
             ) from None
+        except (OSError, EOFError):
+            raise self._why(process, job) from None
 
     def stop(self) -> None:
         """End the process now; the next `compile` starts another."""
@@ -109,15 +110,22 @@ class CompilingProcess:
         return GrammarTooLarge(f"compiling it {reason}; simplify it.", param=job.constraint.kind)
 
 
-def _read_frame(process: subprocess.Popen[bytes], deadline: float) -> bytes:
-    data = bytearray()
-    wanted = 4
+def _write(process: subprocess.Popen[bytes], data: bytes, deadline: float) -> None:
+    assert process.stdin is not None
+    file = process.stdin.fileno()
+    os.set_blocking(file, False)  # a pipe that nobody reads is full at some time
+    while data:
+        _await(deadline, to_write=file)
+        data = data[os.write(file, data) :]
+
+
+def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
     assert process.stdout is not None
     file = process.stdout.fileno()
+    data = bytearray()
+    wanted = 4
     while len(data) < wanted:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([file], [], [], left)[0]:
-            raise TimeoutError
+        _await(deadline, to_read=file)
         piece = os.read(file, 1 << 20)
         if not piece:
             raise EOFError
@@ -125,3 +133,14 @@ def _read_frame(process: subprocess.Popen[bytes], deadline: float) -> bytes:
         if wanted == 4 and len(data) >= 4:
             wanted = 4 + int.from_bytes(data[:4], "little")
     return bytes(data[4:])
+
+
+def _await(deadline: float, *, to_read: int | None = None, to_write: int | None = None) -> None:
+    wanted = select.poll()
+    if to_read is not None:
+        wanted.register(to_read, select.POLLIN)
+    if to_write is not None:
+        wanted.register(to_write, select.POLLOUT)
+    left = deadline - time.monotonic()
+    if left <= 0 or not wanted.poll(1000 * left):
+        raise TimeoutError

@@ -61,6 +61,10 @@ class Matcher(Protocol):
         """Whether the output matches and nothing can follow, or EOS was taken."""
         ...
 
+    def trouble(self) -> str:
+        """Why nothing is allowed any more, if the engine gave up; "" while all is well."""
+        ...
+
     def fork(self) -> Matcher:
         """A matcher at the same place that goes its own way."""
         ...
@@ -93,6 +97,7 @@ class CompiledGrammar(Protocol):
 class Ticket:
     """A grammar that is asked for; once it is settled one of the two is set."""
 
+    waiting: int = 0  # requests that wait for it: without one it need not be compiled
     grammar: CompiledGrammar | None = field(default=None)
     error: SglangLiteError | None = field(default=None)
 
@@ -106,6 +111,10 @@ class GrammarSource(Protocol):
 
     def request(self, constraint: Constraint) -> Ticket:
         """A ticket, possibly settled already; raises `Overloaded` when too many wait."""
+        ...
+
+    def leave(self, ticket: Ticket) -> None:
+        """One of those that asked for `ticket` no longer waits for it."""
         ...
 
     def fileno(self) -> int:

@@ -31,6 +31,8 @@ class Compiling:
 
     def remove(self, request: Request) -> None:
         del self._waiting[request]
+        if self.source is not None and request.ticket is not None:
+            self.source.leave(request.ticket)
 
     def settled(self) -> list[Request]:
         """Those whose grammar is there, or refused; they stay until they are removed."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sglang_lite.errors import GrammarTooLarge, RequestFailed, SglangLiteError
 from sglang_lite.runtime.grammar.protocol import Row
 from sglang_lite.runtime.scheduling.batch import Allowed, Int
 from sglang_lite.runtime.scheduling.radix import EMPTY
@@ -82,3 +83,11 @@ def following(request: Request, drawn: int | None = None) -> list[int]:
     """The tokens to take now: `drawn`, if there is one, with what must follow it."""
     assert request.matcher is not None
     return request.matcher.jump_forward(request.tokens[-TAIL:].tolist(), drawn)
+
+
+def stuck(request: Request, token: int) -> SglangLiteError:
+    """Nothing is allowed, and `token` was drawn all the same: why."""
+    trouble = request.matcher.trouble() if request.matcher else ""
+    if trouble:
+        return GrammarTooLarge(f"its grammar is too complex to be followed: {trouble}")
+    return RequestFailed(f"nothing in the vocabulary can follow; {token} was drawn.")

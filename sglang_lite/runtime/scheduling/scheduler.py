@@ -18,7 +18,7 @@ from sglang_lite.runtime.scheduling.batch import Sampled
 from sglang_lite.runtime.scheduling.cache import PrefixCache
 from sglang_lite.runtime.scheduling.commit import finish_after, report_scores, report_token
 from sglang_lite.runtime.scheduling.compiling import Compiling
-from sglang_lite.runtime.scheduling.constrain import Masks, following
+from sglang_lite.runtime.scheduling.constrain import Masks, following, stuck
 from sglang_lite.runtime.scheduling.intake import Limits, accept
 from sglang_lite.runtime.scheduling.layout import SHARE_FROM
 from sglang_lite.runtime.scheduling.output import Outbox
@@ -172,7 +172,7 @@ class Scheduler:
         elif tokens := following(request, token):
             self._grow(request, tokens)
         else:
-            self._fail(request, _stuck(token))
+            self._refuse(request, stuck(request, token))
 
     def _grow(
         self,
@@ -187,7 +187,7 @@ class Scheduler:
         finish, before = None, request.known
         for token in tokens:
             if request.matcher is not None and not request.matcher.advance(token):
-                self._fail(request, _stuck(token))
+                self._refuse(request, stuck(request, token))
                 return
             request.append(token)
             if sampled is None:
@@ -292,7 +292,3 @@ class Scheduler:
             **self.counters,
             **self.compiling.stats(),
         }
-
-
-def _stuck(token: int) -> str:
-    return f"no token of the vocabulary can follow in its grammar; {token} was drawn."
