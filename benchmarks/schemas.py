@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 
 Schema = dict[str, Any]
+FORMATS = jsonschema.Draft202012Validator.FORMAT_CHECKER
 
 WORDS = ["name", "title", "city", "unit", "score", "count", "kind", "state", "owner", "email",
          "note", "path", "size", "price", "tag"]  # fmt: skip
@@ -30,7 +31,7 @@ def lines(count: int, seed: int = 20) -> Iterator[dict[str, Any]]:
     """What `grammar check` reads: each schema with examples that it takes and does not take."""
     rng = random.Random(seed + 1)
     for name, schema in schemas(count, seed):
-        judge = jsonschema.Draft202012Validator(schema)
+        judge = jsonschema.Draft202012Validator(schema, format_checker=FORMATS)
         valid = [instance(rng, schema, schema) for _ in range(4)]
         assert all(judge.is_valid(each) for each in valid), (schema, valid)
         mutated = [_mutated(rng, copy.deepcopy(each)) for each in valid for _ in range(3)]

@@ -100,6 +100,10 @@ def main() -> None:
             f"{saved / cost.prompt:.1%}",
             f"{cost.seconds:.1f}",
         )
+    table.caption = (
+        "optimum: distinct prompt tokens. Less is computed where a prompt goes on from an answer, "
+        "whose tokens are in the cache since they were generated."
+    )
     console.print(table)
 
 

@@ -152,7 +152,7 @@ def made(name: str, kind: Kind, source: str, *, closed: bool = True) -> Constrai
             f"`{name}` has half of a surrogate pair, which is no character.", param=_field(name)
         ) from None
     except InvalidRequest as error:
-        raise InvalidRequest(str(error), param=_field(name)) from None
+        raise type(error)(str(error), param=_field(name)) from None
 
 
 def fields_of(name: str, value: Any, known: Sequence[str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from sglang_lite.errors import InvalidConfig, SglangLiteError
 from sglang_lite.params import Constraint
@@ -183,12 +184,12 @@ def _print_table(reports: list[Report]) -> None:
     for each in reports:
         bad = "[red]" if each.invalid_accepted else ""
         table.add_row(
-            each.name[:40],
+            Text(each.name[:40]),
             each.engine or "[yellow]refused[/]",
             f"{each.ms:.1f}",
             f"{each.valid_accepted} of {each.valid}",
             f"{bad}{each.invalid_accepted} of {each.invalid}",
-            each.reason.replace("[", r"\["),
+            Text(each.reason),
         )
     console = Console(highlight=False)
     console.print(table)

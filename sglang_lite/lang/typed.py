@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sglang_lite.constraints import READERS, choose, wrong
+from sglang_lite.constraints import READERS, choose, text_of, wrong
 from sglang_lite.errors import InvalidRequest
 from sglang_lite.params import Constraint
 
@@ -29,7 +29,7 @@ def form_of(dtype: type | str | None, **said: Any) -> tuple[Constraint | None, t
         InvalidGrammar: `json_schema` is no schema.
     """
     if said.get("regex") is not None:
-        re.compile(said["regex"])
+        _look_at(text_of("regex", said["regex"]))
     if dtype is None:
         return choose(said, READERS), ()
     if other := next((name for name in READERS if said.get(name) is not None), None):
@@ -41,3 +41,8 @@ def form_of(dtype: type | str | None, **said: Any) -> tuple[Constraint | None, t
         raise wrong("dtype", dtype, f"one of {', '.join(PATTERNS)}")
     pattern, stops = PATTERNS[name]
     return choose({**said, "regex": pattern}, READERS), stops
+
+
+def _look_at(regex: str) -> None:
+    """Raise at once what every dialect finds wrong; classes such as `\\p{L}` are not Python's."""
+    re.compile(re.sub(r"\\[pP](?:\{\^?\w+\}|\w)", ".", regex))

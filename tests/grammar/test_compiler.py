@@ -14,8 +14,10 @@ import pytest
 from benchmarks.hostile import SIZES
 from sglang_lite.config import GrammarLimits
 from sglang_lite.errors import (
+    EngineFailed,
     GrammarTooLarge,
     InvalidGrammar,
+    InvalidRequest,
     Overloaded,
     RuntimeUnavailable,
     SglangLiteError,
@@ -25,7 +27,7 @@ from sglang_lite.params import Constraint
 from sglang_lite.runtime.grammar.compiler import Grammars
 from sglang_lite.runtime.grammar.jobs import Job, Made, Refused
 from sglang_lite.runtime.grammar.options import GrammarOptions
-from sglang_lite.runtime.grammar.process import CompilingProcess
+from sglang_lite.runtime.grammar.process import ONE_THREAD, CompilingProcess
 from sglang_lite.runtime.grammar.protocol import CompiledGrammar, Ticket
 from sglang_lite.runtime.grammar.table import TokenTable
 from sglang_lite.runtime.grammar.walk import accepts
@@ -292,3 +294,79 @@ def test_a_broken_constraint_is_refused(grammars: Grammars, kind: str, source: o
         grammar(grammars, kind, source)
     assert caught.value.status == 400
     assert grammar(grammars, "regex", "a+").engine == "outlines"
+
+
+def test_a_process_that_cannot_run_is_no_fault_of_the_constraint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ONE_THREAD, "PYTHONHOME", "/nowhere")
+    process = CompilingProcess(1, 1024)
+    with pytest.raises(EngineFailed, match="by itself"):
+        process.compile(Job(Constraint("regex", "a"), GrammarLimits(), 1, b""))
+    process.stop()
+
+
+def test_getting_ready_may_fail_and_the_service_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: CompilingProcess) -> None:
+        raise BlockingIOError("no more processes")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CompilingProcess, "start", broken)
+        made = Grammars(TABLE, GrammarOptions())
+        error = wait(made.request(Constraint("regex", "a"))).error
+        assert isinstance(error, EngineFailed)
+        assert "no more processes" in str(error)
+    try:
+        assert grammar(made, "regex", "a").engine == "outlines"
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize(
+    ("schema", "error"),
+    [
+        ({"prefixItems": [{"$ref": "#/prefixItems/%C2%B2"}]}, UnsupportedGrammar),
+        ({"type": "string", "maxLength": 10**400}, SglangLiteError),
+        ({"type": "object", "properties": {"default": {"maxLength": 10**6}}}, GrammarTooLarge),
+        ({"type": "object", "properties": {"default": {"nullable": True}}}, UnsupportedGrammar),
+        ({"$defs": {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(600)}
+          | {"d600": {"type": "null"}}, "$ref": "#/$defs/d0"}, InvalidRequest),
+    ],
+)  # fmt: skip
+def test_odd_schemas_are_refused_and_not_failed_over(
+    grammars: Grammars, schema: object, error: type[Exception]
+) -> None:
+    found = wait(grammars.request(Constraint("json_schema", json.dumps(schema)))).error
+    assert isinstance(found, error)
+    assert not isinstance(found, EngineFailed)
+
+
+def test_a_property_may_be_called_nullable_and_a_group_be_escaped(grammars: Grammars) -> None:
+    schema = {"type": "object", "properties": {"nullable": {"const": True}}}
+    assert accepts(grammar(grammars, "json_schema", schema), TABLE, list(b'{"nullable":true}'))
+    assert grammar(grammars, "regex", r"\(" * 200 + "[(]").engine == "outlines"
+
+
+def test_references_by_anchor_are_written_out_as_well(grammars: Grammars) -> None:
+    fan = {
+        f"d{n}": {"$anchor": f"d{n}", "prefixItems": 2 * [{"$ref": f"#d{n + 1}"}]}
+        for n in range(25)
+    }
+    schema = {"$defs": {**fan, "d25": {"$anchor": "d25", "type": "null"}}, "$ref": "#d0"}
+    with pytest.raises(GrammarTooLarge, match="expanded"):
+        grammar(grammars, "json_schema", schema)
+
+
+def test_masks_count_while_they_are_made() -> None:
+    made = Grammars(TABLE, GrammarOptions(cache_bytes=1), warm=False)
+    try:
+        ticket = wait(made.request(Constraint("regex", "a")))
+        assert made.stats()["grammars"] == 0
+        assert ticket.grammar is not None
+        matcher = ticket.grammar.matcher()
+        before = ticket.grammar.nbytes
+        assert matcher.advance(ord("a"))
+        matcher.allowed(9)
+        assert ticket.grammar.nbytes > before
+    finally:
+        made.close()

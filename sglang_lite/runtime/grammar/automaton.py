@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sglang_lite.runtime.grammar.canonical import continuation
-from sglang_lite.runtime.grammar.protocol import Row
+from sglang_lite.runtime.grammar.protocol import FEW, Row
 from sglang_lite.runtime.grammar.table import Int, Level, TokenTable
 
-FEW = 256  # allowed ids that are kept as a list
 MAX_JUMP = 4096  # forced bytes looked at at once
 MAX_MASKS = 2048  # masks kept, of one grammar
 
@@ -39,14 +38,18 @@ class Mask(NamedTuple):
     row: Row
     ids: Int | None  # the allowed ids, EOS among them, if they are few
 
+    @property
+    def nbytes(self) -> int:
+        return self.row.nbytes + (0 if self.ids is None else self.ids.nbytes)
+
 
 class AutomatonGrammar:
     """An automaton over the tokens of a vocabulary. See `CompiledGrammar`."""
 
-    engine = "outlines"
-
-    def __init__(self, automaton: Automaton, table: TokenTable, notes: str = "") -> None:
-        self.tokens, self.notes = table, notes
+    def __init__(
+        self, automaton: Automaton, table: TokenTable, notes: str = "", engine: str = "outlines"
+    ) -> None:
+        self.tokens, self.notes, self.engine = table, notes, engine
         self.start = automaton.start
         self.byte_class = np.frombuffer(automaton.byte_class, np.uint8)
         self.accepting = np.frombuffer(automaton.accepting, np.bool_)
@@ -55,11 +58,7 @@ class AutomatonGrammar:
         self.dead = states - 1
         self.table = np.frombuffer(automaton.table, np.int32).reshape(states, -1)
         self._masks: dict[int, Mask] = {}
-        self._fixed = sum(map(len, (automaton.table, automaton.accepting, automaton.kind)))
-
-    @property
-    def nbytes(self) -> int:
-        return self._fixed + len(self._masks) * 4 * (self.tokens.width + FEW // 4)
+        self.nbytes = sum(map(len, (automaton.table, automaton.accepting, automaton.kind)))
 
     def matcher(self) -> AutomatonMatcher:
         return AutomatonMatcher(self)
@@ -74,8 +73,10 @@ class AutomatonGrammar:
                 ids = np.concatenate((ids, np.array(self.tokens.eos, np.int32)), dtype=np.int32)
             found = Mask(self.tokens.row(ids), ids if len(ids) <= FEW else None)
             while len(self._masks) >= MAX_MASKS:
-                del self._masks[next(iter(self._masks))]  # the oldest
+                oldest = self._masks.pop(next(iter(self._masks)))
+                self.nbytes -= oldest.nbytes
             self._masks[kind] = found
+            self.nbytes += found.nbytes
         return found
 
     def step(self, state: int, data: bytes) -> int:

@@ -81,7 +81,7 @@ def _begun_by(following: bytes) -> str:
 def _after(table: TokenTable, tail: Sequence[int], data: bytes) -> tuple[list[int], bool]:
     """Tokens for the whole characters of `data` after `tail`, and whether these are all of it.
 
-    None, if `tail` does not come out unchanged, or the tokenizer changes the text.
+    No tokens, if `tail` does not come out unchanged, or the tokenizer changes the text.
     """
     before = b"".join(table.tokens[id] for id in tail)
     text, whole = _decoded(before + data)

@@ -29,7 +29,9 @@ def main(seconds: int, megabytes: int) -> None:
         _allow(seconds)
         try:
             result: jobs.Result = work.compile_job(jobs.decode_job(data))
-        except (MemoryError, RecursionError):
+        except RecursionError:
+            result = jobs.Refused("GrammarTooLarge", "it is nested too deep to be compiled.", None)
+        except MemoryError:
             reason = f"compiling it needs more than {megabytes} MiB (--grammar-compile-mb)."
             result = jobs.Refused("GrammarTooLarge", reason, None)
         except Exception as error:  # noqa: BLE001 - whoever asked must hear of it
@@ -42,7 +44,10 @@ def _allow(seconds: int) -> None:
     """So many seconds of CPU time from now; the limit counts from the start of the process."""
     until = int(time.process_time()) + 1 + seconds
     with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
+        most = resource.getrlimit(resource.RLIMIT_CPU)[1]  # inherited; it cannot be raised
+        if most != resource.RLIM_INFINITY:
+            until = min(until, most)
+        resource.setrlimit(resource.RLIMIT_CPU, (until, most))
 
 
 if __name__ == "__main__":

@@ -96,3 +96,8 @@ def named(point: int) -> str:
     character = chr(point)
     shown = f" ({character})" if character.isprintable() and not character.isspace() else ""
     return f"U+{point:04X}{shown}"
+
+
+def either(options: list[str]) -> str:
+    """A regex for any of one or more."""
+    return options[0] if len(options) == 1 else f"(?:{'|'.join(options)})"

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 PATIENCE = 1.0  # seconds that a grammar may take before it counts as slow
 REMEMBER = 60.0  # seconds for which a refusal holds without being looked into again
 MAX_REFUSALS = 1_024
-WARM_AFTER = 2.0  # seconds without work after which llguidance is made ready
+TIDY_EVERY = 1.0  # seconds: the masks of grammars in use grow
 
 
 @dataclass(slots=True, eq=False)
@@ -75,6 +75,7 @@ class Grammars:
         self._guidance_lock = threading.Lock()
         self._guidance: GuidanceEngine | None = None
         self._closed = False
+        self._tidied = time.monotonic()
         self._bell = Bell()
         limits = self.options.seconds, self.options.megabytes
         self._processes = [CompilingProcess(*limits) for _ in range(2)]
@@ -93,6 +94,7 @@ class Grammars:
 
         Raises:
             Overloaded: too many others wait to be compiled.
+            RuntimeUnavailable: it was closed.
         """
         key = self._decided(constraint)
         with self._lock:
@@ -103,6 +105,8 @@ class Grammars:
                 self._entries.move_to_end(key)
                 self.counters.reused += entry.grammar is not None
                 entry.waiting += 1
+                if time.monotonic() > self._tidied + TIDY_EVERY:
+                    self._give_up()
                 return entry
             if self._waiting >= self.options.queue:
                 raise Overloaded(
@@ -158,22 +162,14 @@ class Grammars:
 
     def _work_quickly(self, process: CompilingProcess, warm: bool) -> None:
         if warm:
-            with contextlib.suppress(RuntimeUnavailable):
+            with contextlib.suppress(Exception):  # what fails now is told to who needs it later
                 process.start()
-            _ = self.table.levels
-        timeout = WARM_AFTER if warm else None
-        while True:
-            try:
-                entry = self._quick.get(timeout=timeout)
-            except queue.Empty:
-                timeout = None
+                _ = self.table.levels
                 self._engine()
-                continue
-            if entry is None:
-                process.stop()
-                return
+        while entry := self._quick.get():
             if not self._dropped(entry) and not self._try(entry, process, PATIENCE):
                 self._slow.put(entry)
+        process.stop()
 
     def _work_slowly(self, process: CompilingProcess) -> None:
         while entry := self._slow.get():
@@ -237,7 +233,7 @@ class Grammars:
             raise EngineFailed(result.reason)
         if result.automaton is None:
             return self._guided(constraint, result)
-        grammar = AutomatonGrammar(result.automaton, self.table, result.notes)
+        grammar = AutomatonGrammar(result.automaton, self.table, result.notes, result.engine)
         grammar.mask(grammar.start)
         return grammar
 
@@ -271,6 +267,7 @@ class Grammars:
 
     def _give_up(self) -> None:
         """Forget the least recently used until the rest fits."""
+        self._tidied = time.monotonic()
         room, refusals = self.options.cache_bytes, MAX_REFUSALS
         for key in reversed(list(self._entries)):
             entry = self._entries[key]

@@ -25,6 +25,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 class Made(msgspec.Struct, frozen=True, tag="made", array_like=True):
     """An automaton, or the source that llguidance is to compile."""
 
+    engine: str
     automaton: Automaton | None
     source: str
     notes: str

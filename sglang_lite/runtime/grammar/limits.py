@@ -6,6 +6,7 @@ gigabytes. The compiling process has limits of time and memory besides, for what
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +16,11 @@ from sglang_lite.config import GrammarLimits
 from sglang_lite.errors import GrammarTooLarge, InvalidGrammar, UnsupportedGrammar
 from sglang_lite.params import Constraint
 from sglang_lite.runtime.grammar.estimate import expanded_size
+from sglang_lite.runtime.grammar.refusal import Refusal
+from sglang_lite.runtime.grammar.schema.parts import parts
+from sglang_lite.runtime.grammar.schema.places import Place
 
-VALUES = ("enum", "const", "default", "examples")  # keywords that hold values, not schemas
+_MANY = 1e18
 COUNTS = (
     "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
     "minContains", "maxContains",
@@ -32,6 +36,10 @@ def check(constraint: Constraint, limits: GrammarLimits) -> Any:
         InvalidGrammar: it should be JSON and is not.
     """
     return _Check(constraint.kind, limits).run(constraint.source)
+
+
+# Parentheses; what is escaped or in a class is taken as a whole, so that it counts for nothing.
+_GROUPS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()]", re.DOTALL)
 
 
 class _Check:
@@ -69,8 +77,8 @@ class _Check:
     def _regex(self, regex: str) -> None:
         self._at_most("regex_bytes", len(regex.encode()), "bytes of regex")
         depth = deepest = 0
-        for char in regex:
-            depth += (char == "(") - (char == ")")
+        for part in _GROUPS.finditer(regex):
+            depth += (part[0] == "(") - (part[0] == ")")
             deepest = max(deepest, depth)
         if deepest > 2 * self.limits.depth:  # many groups say nothing about nesting
             raise self._too_deep()
@@ -84,8 +92,11 @@ class _Check:
         self._at_most("choices", len(choices), "choices")
 
     def _schema(self, schema: Any) -> None:
-        self._walk(schema, 0)
-        size = _Sizes(schema).of(schema)
+        try:
+            self._walk(schema, 0)
+            size = _Sizes().of(Place.root(schema))
+        except RecursionError:
+            raise self._too_deep() from None
         self._at_most("expanded", size, "nodes with references and repetitions written out")
 
     def _walk(self, value: Any, depth: int) -> None:
@@ -97,9 +108,8 @@ class _Check:
                 self._walk(each, depth + 1)
         elif isinstance(value, dict):
             self._keywords(value)
-            for name, each in value.items():
-                if name not in VALUES:
-                    self._walk(each, depth + 1)
+            for steps, each in parts(value):
+                self._walk(each, depth + len(steps))
 
     def _keywords(self, schema: dict[str, Any]) -> None:
         if schema.get("nullable") is True:  # OpenAPI's; to JSON Schema it says nothing
@@ -130,7 +140,7 @@ class _Check:
         limit: int = getattr(self.limits, name)
         if value > limit:
             raise GrammarTooLarge(
-                f"at most {limit:,} {what} are allowed, got {value:,.0f} "
+                f"at most {limit:,} {what} are allowed, got {_shown(value)} "
                 f"(--grammar-limit {name}=...).",
                 param=self.kind,
             )
@@ -151,38 +161,39 @@ def _tag_schemas(tags: Any) -> Iterator[Any]:
             yield each["schema"]
 
 
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value < _MANY else "far more"
+
+
 class _Sizes:
     """Nodes of a schema with each local reference and each bounded array written out."""
 
-    def __init__(self, root: Any) -> None:
-        self._root = root
-        self._of_reference: dict[str, float] = {}
+    def __init__(self) -> None:
+        self._of_target: dict[str, float] = {}
 
-    def of(self, value: Any) -> float:
+    def of(self, place: Place) -> float:
+        value = place.schema
         if isinstance(value, list):
-            return 1 + sum(self.of(each) for each in value)
+            return 1 + sum(self.of(place.child(index)) for index in range(len(value)))
         if not isinstance(value, dict):
             return 1
         size: float = 1
-        for name, each in value.items():
-            if name == "$ref" and isinstance(each, str):
-                size += self._referred(each)
-            elif name not in ("$defs", "definitions", *VALUES):
-                size += self.of(each)
+        for steps, each in parts(value):
+            if steps == ("$ref",):
+                size += self._referred(place, each)
+            elif steps[0] not in ("$defs", "definitions"):
+                size += self.of(place.child(*steps))
         items = value.get("maxItems", value.get("minItems"))
         if isinstance(items, int) and "items" in value:
-            size += self.of(value["items"]) * max(0, items - 1)
-        return min(size, 1e18)
+            size += self.of(place.child("items")) * max(0, items - 1)
+        return min(size, _MANY)
 
-    def _referred(self, reference: str) -> float:
-        if reference not in self._of_reference:
-            self._of_reference[reference] = 1  # of a reference to itself, seen from inside
-            self._of_reference[reference] = self.of(self._target(reference))
-        return self._of_reference[reference]
-
-    def _target(self, reference: str) -> Any:
-        at = self._root
-        for step in reference.removeprefix("#").split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            at = at.get(name) if isinstance(at, dict) else None
-        return at
+    def _referred(self, place: Place, reference: object) -> float:
+        try:
+            target = place.referred(reference)
+        except Refusal:  # the engines say why
+            return 1
+        if target.at not in self._of_target:
+            self._of_target[target.at] = 1  # of a reference to itself, seen from inside
+            self._of_target[target.at] = self.of(target)
+        return self._of_target[target.at]

@@ -20,6 +20,7 @@ from sglang_lite.runtime.grammar.codepoints import (
     Ranges,
     class_of,
     complement,
+    either,
     intersect,
     named,
     normalise,
@@ -79,7 +80,7 @@ def rewrite(pattern: str, alphabet: Ranges) -> str:
         return class_of(held)
 
     found = arms(parse(pattern, _PYTHON))
-    return _bounded(_either([_sequence(arm.parts, spell) for arm in found]))
+    return _bounded(either([_sequence(arm.parts, spell) for arm in found]))
 
 
 def in_json_string(
@@ -106,11 +107,11 @@ def in_json_string(
 
     if shortest == 0 and longest is None:
         free = f"{free_character(alphabet)}*"
-        return _bounded(_either([_surrounded(arm, spell, free) for arm in found]))
+        return _bounded(either([_surrounded(arm, spell, free) for arm in found]))
     fitting = [_fitted(_whole(arm), shortest, longest) for arm in found]
     any_one = counted_character(alphabet)
     held = [_sequence(parts, spell, any_one) for parts in fitting if parts is not None]
-    return _bounded(_either(held)) if held else None
+    return _bounded(either(held)) if held else None
 
 
 def _refuse_other_readings(pattern: str) -> None:
@@ -177,7 +178,7 @@ def _written(node: Node, spell: Spell, anything: str | None) -> str:
     if isinstance(node, Sequence):
         return _sequence(node.parts, spell, anything)
     if isinstance(node, Choice):
-        return _either([_written(option, spell, anything) for option in node.options])
+        return either([_written(option, spell, anything) for option in node.options])
     assert isinstance(node, Repeat)
     if node.high == 0:
         return ""
@@ -188,10 +189,6 @@ def _times(low: int, high: int | None) -> str:
     short = {(0, None): "*", (1, None): "+", (0, 1): "?", (1, 1): ""}
     exact = f"{{{low}}}" if low == high else f"{{{low},{'' if high is None else high}}}"
     return short.get((low, high), exact)
-
-
-def _either(options: list[str]) -> str:
-    return options[0] if len(options) == 1 else f"(?:{'|'.join(options)})"
 
 
 def _bounded(regex: str) -> str:

@@ -8,10 +8,12 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from typing import IO
 
-from sglang_lite.errors import GrammarTooLarge, RuntimeUnavailable
+from sglang_lite.errors import EngineFailed, GrammarTooLarge, RuntimeUnavailable, SglangLiteError
 from sglang_lite.runtime.grammar import frames, jobs
 
 CLOCK = 4  # seconds by the clock for each second of CPU time: the machine has other work
@@ -26,6 +28,7 @@ class CompilingProcess:
     def __init__(self, seconds: int, megabytes: int) -> None:
         self.seconds, self.megabytes = seconds, megabytes
         self._process: subprocess.Popen[bytes] | None = None
+        self._said: IO[bytes] | None = None
         self._closed = False
         self._lock = threading.Lock()  # a process is never started behind the back of `close`
 
@@ -38,17 +41,21 @@ class CompilingProcess:
         with self._lock:
             if self._closed:
                 raise RuntimeUnavailable("the runtime is stopping.")
-            if self._process is None or self._process.poll() is not None:
+            if self._process is not None and self._process.poll() is not None:
+                self._release(self._process)
+                self._process = None
+            if self._process is None:
                 self._process = self._launch()
             return self._process
 
     def _launch(self) -> subprocess.Popen[bytes]:
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process runs
         return subprocess.Popen(
             [sys.executable, "-m", "sglang_lite.runtime.grammar.child",
              str(self.seconds), str(self.megabytes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._said,
             env={**os.environ, **ONE_THREAD},
             start_new_session=True,  # Ctrl-C is the runtime's to hear
         )  # fmt: skip
@@ -58,6 +65,7 @@ class CompilingProcess:
 
         Raises:
             GrammarTooLarge: it took more time or memory than it may.
+            EngineFailed: the process does not run here.
             RuntimeUnavailable: it was closed.
         """
         process = self.start()
@@ -81,12 +89,14 @@ class CompilingProcess:
         """End the process now; the next `compile` starts another."""
         with self._lock:
             process, self._process = self._process, None
-        if process is None:
-            return
+            if process is not None:
+                self._release(process)
+
+    def _release(self, process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(OSError):
             process.kill()
         process.wait()
-        for pipe in (process.stdin, process.stdout):
+        for pipe in (process.stdin, process.stdout, self._said):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
@@ -99,14 +109,26 @@ class CompilingProcess:
                 with contextlib.suppress(OSError):
                     self._process.kill()
 
-    def _why(self, process: subprocess.Popen[bytes], job: jobs.Job) -> GrammarTooLarge:
+    def _last(self) -> str:
+        """The last line of what the process had to say."""
+        assert self._said is not None
+        self._said.seek(0)
+        lines = self._said.read(1 << 20).decode(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else ""
+
+    def _why(self, process: subprocess.Popen[bytes], job: jobs.Job) -> SglangLiteError:
         """What the end of `process`, in the middle of `job`, must have come from."""
-        status = process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)
+        last = self._last()
         self.stop()
+        status = process.returncode
         if status == -signal.SIGXCPU:
             reason = f"took more than {self.seconds} s of CPU time (--grammar-compile-seconds)"
-        else:
+        elif status in (-signal.SIGKILL, -signal.SIGABRT, -signal.SIGSEGV):
             reason = f"needs more than {self.megabytes} MiB (--grammar-compile-mb)"
+        else:
+            return EngineFailed(f"the compiling process ended by itself ({status}): {last}")
         return GrammarTooLarge(f"compiling it {reason}; simplify it.", param=job.constraint.kind)
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sglang_lite.errors import SglangLiteError
 from sglang_lite.params import Constraint
 
+FEW = 256  # allowed ids up to this many are told one by one, and are looked up instead of masked
 Row = NDArray[np.int32]  # [W] a bit for each token id, W = ceil(model vocabulary / 32)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from sglang_lite.runtime.grammar.exact import exact
 from sglang_lite.runtime.grammar.refusal import Refusal
 
 MAX_TAGS = 128
@@ -59,7 +60,7 @@ def _rules(name: str, tag: Tag, triggers: list[str], json_options: Mapping[str, 
     if schema is False:
         raise Refusal(f"the schema of the tag {tag.begin!r} is false: nothing matches it")
     assert isinstance(schema, dict)
-    body = _json({**schema, "x-guidance": dict(json_options)})
+    body = _json({**exact(schema), "x-guidance": dict(json_options)})
     rest, end = _text(tag.begin[len(trigger) :]), _text(tag.end)
     # Lazy: it ends where the trigger first occurs, so free text never contains one.
     return [

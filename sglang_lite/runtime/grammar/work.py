@@ -53,7 +53,7 @@ def _automaton(job: Job, parsed: Any) -> Made:
             f"its automaton would be built from {size:,} atoms, at most "
             f"{job.limits.automaton:,} (--grammar-limit automaton=...)"
         )
-    return Made(outlines.build(regex, job.longest), "", notes)
+    return Made("outlines", outlines.build(regex, job.longest), "", notes)
 
 
 def _regex(job: Job, parsed: Any) -> tuple[str, str]:
@@ -70,7 +70,7 @@ def _regex(job: Job, parsed: Any) -> tuple[str, str]:
             alphabet=alphabet,
         )
         return held.regex, "; ".join(held.notes)
-    raise Refusal(f"a {constraint.kind} is no regular language")
+    raise Refusal("this kind is no regular language")
 
 
 def _guidance(job: Job, parsed: Any) -> Made:
@@ -78,7 +78,7 @@ def _guidance(job: Job, parsed: Any) -> Made:
 
     source = guidance.source_of(job.constraint)
     guidance.probe(source)
-    return Made(None, source, "")
+    return Made("llguidance", None, source, "")
 
 
 def spelled_by(missing: bytes) -> Ranges:

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from sglang_lite.errors import GrammarTooLarge, RequestFailed, SglangLiteError
-from sglang_lite.runtime.grammar.protocol import Row
+from sglang_lite.runtime.grammar.canonical import TAIL
+from sglang_lite.runtime.grammar.protocol import FEW, Row
 from sglang_lite.runtime.scheduling.batch import Allowed, Int
 from sglang_lite.runtime.scheduling.radix import EMPTY
 from sglang_lite.runtime.scheduling.request import Request
-
-FEW = 256  # allowed ids up to this many are looked up one by one instead of masking all others
-TAIL = 8  # tokens before a jump that its spelling may depend on
 
 _BITS_OF = np.array([bin(half).count("1") for half in range(1 << 16)], np.uint8)
 

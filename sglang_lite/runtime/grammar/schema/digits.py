@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sglang_lite.runtime.grammar.codepoints import either
+
 _MAX_LISTED = 1000
 _MINUS, _POINT = "\\x{2D}", "\\x{2E}"
 
 
-def either(options: list[str]) -> str:
-    """A regex for any of one or more."""
-    return options[0] if len(options) == 1 else f"(?:{'|'.join(options)})"
-
-
 def integers(low: int | None, high: int | None) -> str | None:
-    """The integers from `low` to `high`, None being open; no text if there are none."""
+    """The integers from `low` to `high`, None being open; None if there are none."""
     return _signed(low, high, _naturals)
 
 
@@ -29,7 +26,7 @@ def tells_multiples(step: int, low: int | None, high: int | None) -> bool:
 
 
 def multiples_of(step: int, low: int | None, high: int | None) -> str | None:
-    """The multiples of `step` that are within, where they can be told; no text if none are."""
+    """The multiples of `step` that are within, where they can be told; None if none are."""
     if low is not None and high is not None and _few(step, low, high):
         listed = range(-(-low // step) * step, high + 1, step)
         return either([str(value).replace("-", _MINUS) for value in listed]) if listed else None

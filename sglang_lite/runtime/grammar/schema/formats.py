@@ -76,6 +76,12 @@ _ROOTED = f"/(?:{_PATH}+(?:/{_PATH}*)*)?"
 _HIERARCHY = f"(?://{_AUTHORITY}(?:/{_PATH}*)*|{_ROOTED}|{_PATH}+(?:/{_PATH}*)*|)"
 _URI = rf"[A-Za-z][A-Za-z0-9+.-]*:{_HIERARCHY}(?:\?{_QUERY}*)?(?:#{_QUERY}*)?"
 
+# What JSON Schema defines for strings. Any other name says nothing, as the specification has it.
+STANDARD = frozenset({
+    "date", "time", "date-time", "duration", "email", "idn-email", "hostname", "idn-hostname",
+    "ipv4", "ipv6", "uuid", "uri", "iri", "uri-reference", "iri-reference", "uri-template",
+    "json-pointer", "relative-json-pointer", "regex",
+})  # fmt: skip
 FORMATS: dict[str, Format] = {
     "date": Format(_DATE, 10, 10),
     "time": Format(_TIME, 9, 24),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sglang_lite.params import MAX_GRAMMAR_DEPTH
 from sglang_lite.runtime.grammar.characters import spells_json
-from sglang_lite.runtime.grammar.codepoints import Ranges
+from sglang_lite.runtime.grammar.codepoints import Ranges, either
 from sglang_lite.runtime.grammar.patterns import MAX_REGEX
 from sglang_lite.runtime.grammar.refusal import Refusal
 from sglang_lite.runtime.grammar.schema.arrays import array
@@ -28,7 +28,7 @@ from sglang_lite.runtime.grammar.schema.objects import object_
 from sglang_lite.runtime.grammar.schema.places import Place
 from sglang_lite.runtime.grammar.schema.strings import string
 from sglang_lite.runtime.grammar.schema.values import holds, named_values, spelled
-from sglang_lite.runtime.grammar.schema.writer import Notes, either
+from sglang_lite.runtime.grammar.schema.writer import Notes
 
 
 class Held(NamedTuple):

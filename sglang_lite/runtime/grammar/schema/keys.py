@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sglang_lite.runtime.grammar.characters import QUOTE, character_of
-from sglang_lite.runtime.grammar.codepoints import CHARACTERS, Ranges, complement, of
-from sglang_lite.runtime.grammar.schema.writer import either
+from sglang_lite.runtime.grammar.codepoints import CHARACTERS, Ranges, complement, either, of
 
 _Tree = dict[str, "_Tree"]
 _END = ""  # a name may end here

@@ -1,19 +1,15 @@
 """The table of what a JSON schema may say, and what each engine makes of it.
 
-The front end refuses by this table and by no other list; `docs/structured_output.md` shows it
-(`python -m sglang_lite.runtime.grammar.schema.keywords` writes it there).
+The front end, and what is laid before llguidance (`exact`), refuse by this table and by no other
+list; `docs/structured_output.md` shows it (`python -m tools.keyword_table` writes it there).
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 Family = Literal["string", "number", "array", "object"]
-PAGE = Path(__file__).parents[4] / "docs" / "structured_output.md"
-BEGIN, END = "<!-- keywords: begin -->", "<!-- keywords: end -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +56,9 @@ TABLE: tuple[Row, ...] = (
     ),
     _row(
         "format",
-        "see the formats below; others are refused",
-        "some formats",
-        "held or rejected",
+        "the formats below; others that JSON Schema defines are refused",
+        "the same, written as patterns",
+        "held or rejected; a name that JSON Schema does not define says nothing",
         "string",
     ),
     _row(
@@ -113,7 +109,7 @@ TABLE: tuple[Row, ...] = (
         "additionalProperties",
         "`false`; or a schema that is not free-form, after the properties; absent means `false` "
         "unless objects are left open",
-        "exact; absent means `false` unless objects are left open",
+        "exact; absent means that others are allowed",
         "held; what absence means is an option",
         "object",
     ),
@@ -134,7 +130,7 @@ TABLE: tuple[Row, ...] = (
     _row(
         "minProperties maxProperties",
         "with at most 6 optional properties; of a map, `minProperties` up to 1",
-        "exact",
+        "exact; `minProperties` over 1 where other names are forbidden",
         "held",
         "object",
     ),
@@ -171,7 +167,7 @@ TABLE: tuple[Row, ...] = (
     _no("contains minContains maxContains", "counting among other items", "refused", _REJECTED),
     _no("unevaluatedItems", "not followed", "refused", _REJECTED),
     _no("$dynamicRef $recursiveRef", "not followed", "refused", _REJECTED),
-    _no("extends disallow divisibleBy", "of a draft before 4", "refused or ignored", _REJECTED),
+    _no("extends disallow divisibleBy", "of a draft before 4", "refused", _REJECTED),
     _no(
         "nullable",
         'of OpenAPI: write `"type": [..., "null"]`',
@@ -198,25 +194,3 @@ def says_nothing(name: str, value: object) -> bool:
     if name in ("nullable", "uniqueItems"):
         return value is False
     return name == "unevaluatedProperties" and (value is True or value == {})
-
-
-def table() -> str:
-    """The table in Markdown."""
-    lines = ["| keyword | outlines path | llguidance path | what we promise |", "|---|---|---|---|"]
-    for row in TABLE:
-        keys = ", ".join(f"`{name}`" for name in row.names)
-        cells = (cell.replace("|", "\\|") for cell in (row.outlines, row.llguidance, row.promise))
-        lines.append(f"| {keys} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Write the table between the marks of the page."""
-    before, rest = PAGE.read_text().split(BEGIN)
-    after = rest.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}")
-    sys.stdout.write(f"{PAGE} written\n")
-
-
-if __name__ == "__main__":
-    main()

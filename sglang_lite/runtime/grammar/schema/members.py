@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sglang_lite.runtime.grammar.schema.writer import either, repeated
+from sglang_lite.runtime.grammar.codepoints import either
+from sglang_lite.runtime.grammar.schema.writer import repeated
 
 MAX_OPTIONAL = 40  # without a required one among them
 MAX_COUNTED = 6  # optional ones, if their number matters

@@ -26,7 +26,7 @@ _UNSIGNED = "(?:0|[1-9][0-9]*)(?:\\x{2E}[0-9]+)?(?:[Ee][\\x{2B}\\x{2D}]?[0-9]+)?
 NUMBER = f"\\x{{2D}}?{_UNSIGNED}"
 _DIGITS = 15  # as many as a 64-bit float always keeps
 _MAX_BOUND = 10**40
-_WIDTHS = {
+WIDTHS = {
     "int8": (-(2**7), 2**7 - 1),
     "uint8": (0, 2**8 - 1),
     "int16": (-(2**15), 2**15 - 1),
@@ -36,7 +36,6 @@ _WIDTHS = {
     "int64": (-(2**63), 2**63 - 1),
     "uint64": (0, 2**64 - 1),
 }
-FORMATS = (*_WIDTHS, "float", "double")
 
 
 @dataclass(slots=True)
@@ -94,8 +93,9 @@ def bounds(flats: list[Flat]) -> Bounds:
 
 
 def within(value: int | float, flats: list[Flat]) -> bool:
-    """Whether the bounds allow a value."""
+    """Whether the bounds, those of a width among them, allow a value."""
     found = bounds(flats)
+    _narrow(found, flats)
     found.raise_low(_fraction(value), out=False)
     found.drop_high(_fraction(value), out=False)
     return not found.empty
@@ -154,11 +154,9 @@ def number(flats: list[Flat], notes: Notes) -> str | None:
 def _narrow(found: Bounds, flats: list[Flat]) -> None:
     """Lay the widths of integers over the bounds: they are formats, of OpenAPI."""
     for flat in flats:
-        name = flat.keywords.get("format", "double")
-        if name not in FORMATS:
-            raise flat.bad("format", f"{name!r} is not known for numbers")
-        if name in _WIDTHS:
-            low, high = _WIDTHS[str(name)]
+        name = flat.keywords.get("format")
+        if isinstance(name, str) and name in WIDTHS:
+            low, high = WIDTHS[name]
             found.raise_low(Fraction(low), out=False)
             found.drop_high(Fraction(high), out=False)
 

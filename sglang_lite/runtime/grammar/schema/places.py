@@ -106,7 +106,7 @@ class Place:
         for part in fragment.split("/")[1:]:
             name = part.replace("~1", "/").replace("~0", "~")
             step: str | int = (
-                int(name) if isinstance(place.schema, list) and name.isdigit() else name
+                int(name) if isinstance(place.schema, list) and _is_index(name) else name
             )
             try:
                 place = place.child(step)
@@ -118,6 +118,10 @@ class Place:
 def pointer(at: str, step: str | int) -> str:
     """The JSON pointer one step further."""
     return f"{at}/{str(step).replace('~', '~0').replace('/', '~1')}"
+
+
+def _is_index(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and len(name) < 10
 
 
 def _is_document(schema: object) -> bool:

@@ -8,6 +8,7 @@ import math
 from sglang_lite.runtime.grammar.codepoints import Ranges, literal
 from sglang_lite.runtime.grammar.refusal import Refusal
 from sglang_lite.runtime.grammar.schema.conjunction import Flat
+from sglang_lite.runtime.grammar.schema.formats import STANDARD
 from sglang_lite.runtime.grammar.schema.keywords import row_of
 from sglang_lite.runtime.grammar.schema.numbers import multiples, within
 from sglang_lite.runtime.grammar.schema.strings import lengths
@@ -53,21 +54,20 @@ def named_values(flats: list[Flat]) -> dict[str, object] | None:
 def holds(value: object, flats: list[Flat]) -> bool:
     """Whether a value is valid by the keywords beside the list that names it."""
     kind = type_of(value)
-    family = "number" if kind == "integer" else kind
     beside = [
         (flat, name)
         for flat in flats
         for name in flat.keywords
-        if (row := row_of(name)) is not None and row.family == family
+        if (row := row_of(name)) is not None and row.family == kind
+        if name != "format" or flat.keywords[name] in STANDARD
     ]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return within(value, flats) and all(value % step == 0 for step in multiples(flats))
     if not beside:
         return True
     if isinstance(value, str) and all(name in ("minLength", "maxLength") for _, name in beside):
         low, high = lengths(flats)
         return low <= len(value) and (high is None or len(value) <= high)
-    if isinstance(value, (int, float)) and all(name != "format" for _, name in beside):
-        steps = multiples(flats)
-        return within(value, flats) and all(value % step == 0 for step in steps)
     flat, name = beside[0]
     raise flat.bad(name, "beside `enum` or `const` is not held")
 

@@ -39,11 +39,6 @@ class Writer(Protocol):
         ...
 
 
-def either(options: list[str]) -> str:
-    """A regex for any of one or more."""
-    return options[0] if len(options) == 1 else f"(?:{'|'.join(options)})"
-
-
 def repeated(group: str, low: int, high: int | None) -> str:
     """A regex that is one group, from `low` to `high` times."""
     return "" if high == 0 else f"{group}{{{low},{'' if high is None else high}}}"
