@@ -6,13 +6,14 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sglang_lite.config import GrammarEngine, Whitespace
 from sglang_lite.errors import InvalidConfig, SglangLiteError
 from sglang_lite.params import Constraint
 from sglang_lite.runtime.grammar.compiler import Grammars
@@ -24,12 +25,12 @@ from sglang_lite.runtime.model.hub import open_model
 from sglang_lite.runtime.tokenizer import Tokenizer
 
 
-class Example(msgspec.Struct):
+class Example(msgspec.Struct, forbid_unknown_fields=True):
     valid: bool
     data: Any
 
 
-class Line(msgspec.Struct):
+class Line(msgspec.Struct, forbid_unknown_fields=True):
     """What a file holds, one a line: one constraint, and what it should and should not take."""
 
     name: str = ""
@@ -50,6 +51,7 @@ class Report(msgspec.Struct):
     valid_accepted: int = 0
     invalid: int = 0
     invalid_accepted: int = 0
+    wrong: list[Any] = []  # the examples that were treated wrongly
 
     @property
     def right(self) -> bool:
@@ -60,8 +62,11 @@ def check_file(file: Path, model: str, engine: str, whitespace: str, as_json: bo
     """Print a report of each line and the totals; the status is 1 if an invalid one was accepted.
 
     Raises:
-        InvalidConfig: the file cannot be read, or a line of it is not of the shape of `Line`.
+        InvalidConfig: the file cannot be read, or a line of it is not of the shape of `Line`; no
+            such engine or whitespace.
     """
+    _known("--engine", engine, GrammarEngine)
+    _known("--whitespace", whitespace, Whitespace)
     lines = list(read_lines(file))
     table = TokenTable.of(Tokenizer.load(open_model(model).folder))
     options = GrammarOptions(engine=engine, whitespace=whitespace)
@@ -75,6 +80,11 @@ def check_file(file: Path, model: str, engine: str, whitespace: str, as_json: bo
     else:
         _print_table(reports)
     return 1 if any(each.invalid_accepted for each in reports) else 0
+
+
+def _known(option: str, value: str, kind: Any) -> None:
+    if value not in get_args(kind):
+        raise InvalidConfig(f"{option} is one of {', '.join(get_args(kind))}, not {value!r}.")
 
 
 def read_lines(file: Path) -> Iterator[Line]:
@@ -109,9 +119,11 @@ def check_line(line: Line, grammars: Grammars, table: TokenTable) -> Report:
         if example.valid:
             report.valid += 1
             report.valid_accepted += accepted
+            report.wrong += [] if accepted else [example.data]
         else:
             report.invalid += 1
             report.invalid_accepted += accepted
+            report.wrong += [example.data] if accepted else []
     return report
 
 
@@ -172,6 +184,11 @@ def totals(reports: list[Report]) -> dict[str, Any]:
     }
 
 
+def _wrong(report: Report) -> str:
+    shown = ", ".join(_json(each)[:60] for each in report.wrong[:3])
+    return f"treated wrongly: {shown}{', …' if len(report.wrong) > 3 else ''}" if shown else ""
+
+
 def _print_json(reports: list[Report]) -> None:
     console = Console(soft_wrap=True, highlight=False, markup=False)
     for each in reports:
@@ -189,7 +206,7 @@ def _print_table(reports: list[Report]) -> None:
             f"{each.ms:.1f}",
             f"{each.valid_accepted} of {each.valid}",
             f"{bad}{each.invalid_accepted} of {each.invalid}",
-            Text(each.reason),
+            Text("; ".join(filter(None, (each.reason, _wrong(each))))),
         )
     console = Console(highlight=False)
     console.print(table)

@@ -62,6 +62,12 @@ def gen(
         InvalidGrammar: `json_schema` is no schema.
     """
     if choices:
+        forms = {"dtype": dtype, "regex": regex, "json_schema": json_schema, "ebnf": ebnf}
+        if other := next((form for form in forms if forms[form] is not None), None):
+            raise InvalidRequest(
+                f"`choices` and `{other}` are both given; a text matches one constraint.",
+                param=other,
+            )
         return select(name, choices, choices_method=choices_method)
     if tools is not None:
         raise Unsupported("gen(tools=...) is not available in this version.", param="tools")

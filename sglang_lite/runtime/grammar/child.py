@@ -31,11 +31,12 @@ def main(seconds: int, megabytes: int) -> None:
             result: jobs.Result = work.compile_job(jobs.decode_job(data))
         except RecursionError:
             result = jobs.Refused("GrammarTooLarge", "it is nested too deep to be compiled.", None)
-        except MemoryError:
-            reason = f"compiling it needs more than {megabytes} MiB (--grammar-compile-mb)."
-            result = jobs.Refused("GrammarTooLarge", reason, None)
         except Exception as error:  # noqa: BLE001 - whoever asked must hear of it
-            result = jobs.Broke(f"compiling failed with {type(error).__name__}: {error}")
+            said = f"{type(error).__name__}: {error}"
+            result = jobs.Broke(f"compiling failed with {said}")
+            if jobs.short_of_memory(said):
+                reason = f"compiling it needs more than {megabytes} MiB (--grammar-compile-mb)."
+                result = jobs.Refused("GrammarTooLarge", reason, None)
         answers.write(frames.framed(jobs.encode(result)))
         answers.flush()
 

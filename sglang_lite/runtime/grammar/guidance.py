@@ -8,6 +8,7 @@ process, where they can be ended; `GuidanceEngine` in the runtime's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -50,7 +51,10 @@ def source_of(constraint: Constraint) -> str:
         return lark_of_tags(source, json_options(constraint.whitespace))
     if constraint.kind == "ebnf":
         try:
-            grammar = str(any_to_lark(source))
+            # llguidance builds no trees, so that it does not know Lark's mark of inlined rules.
+            grammar = str(
+                any_to_lark(re.sub(r"^\?(?=[a-z_]\w*\b)", "", source, flags=re.MULTILINE))
+            )
         except Exception as error:  # the converter has errors of many kinds
             raise Refusal(f"this is neither Lark nor GBNF: {error}") from error
         refuse_ways_out(grammar)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
@@ -45,6 +46,11 @@ class Broke(msgspec.Struct, frozen=True, tag="broke", array_like=True):
     """It failed for no fault of the constraint that anybody foresaw."""
 
     reason: str
+
+
+def short_of_memory(text: str) -> bool:
+    """Whether an error says that there is no memory left, in whose words ever."""
+    return re.search("memory|map segment", text, re.IGNORECASE) is not None
 
 
 Result = Made | Refused | Broke

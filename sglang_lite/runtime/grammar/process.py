@@ -17,6 +17,7 @@ from sglang_lite.errors import EngineFailed, GrammarTooLarge, RuntimeUnavailable
 from sglang_lite.runtime.grammar import frames, jobs
 
 CLOCK = 4  # seconds by the clock for each second of CPU time: the machine has other work
+SHORT_OF_MEMORY = (-signal.SIGKILL, -signal.SIGABRT, -signal.SIGSEGV)  # how it then ends
 ONE_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "RAYON_NUM_THREADS", "MALLOC_ARENA_MAX"), "1"
 )
@@ -125,7 +126,7 @@ class CompilingProcess:
         status = process.returncode
         if status == -signal.SIGXCPU:
             reason = f"took more than {self.seconds} s of CPU time (--grammar-compile-seconds)"
-        elif status in (-signal.SIGKILL, -signal.SIGABRT, -signal.SIGSEGV):
+        elif status in SHORT_OF_MEMORY or jobs.short_of_memory(last):
             reason = f"needs more than {self.megabytes} MiB (--grammar-compile-mb)"
         else:
             return EngineFailed(f"the compiling process ended by itself ({status}): {last}")

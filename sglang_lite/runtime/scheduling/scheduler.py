@@ -36,6 +36,7 @@ COUNTERS = (
     "retractions",
     "finished",
     "aborted",
+    "refused",
     "failed",
 )
 
@@ -251,7 +252,8 @@ class Scheduler:
         self._refuse(request, RequestFailed(reason))
 
     def _refuse(self, request: Request, error: SglangLiteError) -> None:
-        self._leave(request, "failed", publish=False)
+        ours = error.status >= 500
+        self._leave(request, "failed" if ours else "refused", publish=False)
         self.outbox.fail(request.key, error.status, str(error), getattr(error, "param", None))
 
     def _leave(self, request: Request, outcome: str, *, publish: bool) -> None:
