@@ -39,6 +39,7 @@ def takes(grammar: GuidanceGrammar, text: str) -> bool:
         ("json_schema", {"type": "array"}, ["[]", '[1, "a"]'], ["{}"]),
         ("ebnf", 'root ::= "a" root | "b"', ["b", "aab"], ["a", "ba"]),
         ("ebnf", 'start: "(" start ")" | "x"', ["x", "((x))"], ["(x"]),
+        ("ebnf", '?start: "a" | rest\n?rest: "b" "?"', ["a", "b?"], ["b"]),
     ],
 )
 def test_a_constraint_is_held(kind: str, source: object, good: list[str], bad: list[str]) -> None:
