@@ -29,7 +29,7 @@ class GrammarLimits:
 
     regex_bytes: int = 16 << 10
     grammar_bytes: int = 64 << 10  # of Lark or GBNF
-    repeat: int = 10_000  # a bound of a repetition: {m,n}, maxLength, maxItems ...
+    repeat: int = 65_536  # a bound of a repetition: {m,n}, maxLength, maxItems ...
     expanded: int = 1_000_000  # atoms of a regex or nodes of a schema, repetitions written out
     automaton: int = 40_000  # atoms of a regex that becomes an automaton; 0.7 s of compiling
     choices: int = 5_000  # of a choice list or an enum

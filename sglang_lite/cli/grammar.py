@@ -25,12 +25,12 @@ from sglang_lite.runtime.model.hub import open_model
 from sglang_lite.runtime.tokenizer import Tokenizer
 
 
-class Example(msgspec.Struct, forbid_unknown_fields=True):
+class Example(msgspec.Struct):
     valid: bool
     data: Any
 
 
-class Line(msgspec.Struct, forbid_unknown_fields=True):
+class Line(msgspec.Struct):
     """What a file holds, one a line: one constraint, and what it should and should not take."""
 
     name: str = ""
@@ -185,6 +185,8 @@ def totals(reports: list[Report]) -> dict[str, Any]:
 
 
 def _wrong(report: Report) -> str:
+    if report.engine and not report.valid + report.invalid:
+        return "no examples in `tests`"
     shown = ", ".join(_json(each)[:60] for each in report.wrong[:3])
     return f"treated wrongly: {shown}{', …' if len(report.wrong) > 3 else ''}" if shown else ""
 

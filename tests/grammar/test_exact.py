@@ -26,11 +26,11 @@ TABLE = TokenTable.of(ByteTokenizer())
 ENGINE = GuidanceEngine(TABLE)
 
 
-def compiled(kind: str, source: object) -> GuidanceGrammar:
+def compiled(kind: str, source: object, *, closed: bool = False) -> GuidanceGrammar:
     text = source if isinstance(source, str) else json.dumps(source)
-    made = source_of(Constraint(kind, text, "compact"))  # type: ignore[arg-type]
-    probe(made)
-    return ENGINE.compile(made)
+    made = source_of(Constraint(kind, text, "compact", closed))  # type: ignore[arg-type]
+    probe(made.grammar)
+    return ENGINE.compile(made.grammar, made.notes)
 
 
 def takes(grammar: GuidanceGrammar, text: str) -> bool:
@@ -76,10 +76,12 @@ def spellings(value: Any) -> Iterator[str]:
 
 
 @settings(deadline=None, derandomize=True, max_examples=300)
-@given(any_schema, st.randoms(use_true_random=False))
-def test_nothing_that_is_accepted_is_invalid(schema: dict[str, Any], random: Random) -> None:
+@given(any_schema, st.randoms(use_true_random=False), st.booleans())
+def test_nothing_that_is_accepted_is_invalid(
+    schema: dict[str, Any], random: Random, closed: bool
+) -> None:
     try:
-        grammar = compiled("json_schema", schema)
+        grammar = compiled("json_schema", schema, closed=closed)
     except Refusal:
         assume(False)
     judge = Draft202012Validator(schema)
@@ -111,6 +113,8 @@ OPEN = {"type": "object", "additionalProperties": {}}
         ("json_schema", {"type": "number", "format": "double"}, ["1.5"], ['"a"']),
         ("json_schema", {"type": "integer", "format": "int64"}, ["9223372036854773760"],
          ["9223372036854775808", "-9223372036854775809"]),
+        ("json_schema", {"items": {"oneOf": [{"$ref": "#/$defs/s"}, {"type": "number"}]},
+         "$defs": {"s": {"type": "string"}}, "type": "array"}, ['["a",1]'], ["[null]"]),
         ("json_schema", {"type": "string", "format": "byte"}, ['"a"'], ["1"]),
         ("json_schema", {"type": ["integer", "string"], "format": "date"}, ["1", '"2024-02-29"'],
          ['"2023-02-29"']),
@@ -159,3 +163,36 @@ def test_names_of_properties_are_no_keywords() -> None:
     schema = {"type": "object", "properties": {name: {"type": "integer"} for name in names},
               "additionalProperties": False}  # fmt: skip
     assert takes(compiled("json_schema", schema), compact(dict.fromkeys(names, 1)))
+
+
+NODE = {"type": "object", "properties": {"v": {"type": "integer"}, "kid": {"$ref": "#/$defs/n"}},
+        "required": ["v"]}  # fmt: skip
+AB = [{"properties": {"a": {"type": "integer"}}}, {"properties": {"b": {"type": "integer"}}}]
+
+
+@pytest.mark.parametrize(
+    ("schema", "note", "good", "bad"),
+    [
+        ({"$ref": "#/$defs/n", "$defs": {"n": NODE}}, "allow no other",
+         ['{"v":1,"kid":{"v":2}}'], ['{"v":1,"zz":3}', '{"v":1,"kid":{"v":2,"z":1}}']),
+        ({"anyOf": [NODE, {"type": "null"}], "$defs": {"n": NODE}}, "allow no other",
+         ["null", '{"v":1}'], ['{"v":1,"zz":3}']),
+        ({"type": "object", "allOf": AB}, "allow other", ['{"a":1,"b":2,"c":3}'], ['{"a":""}']),
+        ({"type": "object", "allOf": [{"$ref": "#/$defs/n"}, AB[0]], "$defs": {"n": NODE}},
+         "allow other", ['{"v":1,"a":2}'], ['{"a":1}']),
+        ({"type": "object", "properties": {"c": {}}, "anyOf": AB}, "allow other",
+         ['{"c":1,"b":2}'], []),
+        ({"type": "object", "properties": {"a": {}}, "required": ["b"]}, "", ['{"b":1}'], ["{}"]),
+        ({"type": "object", "properties": {"a": {}}, "additionalProperties": {"type": "null"}}, "",
+         ['{"a":1,"b":null}'], ['{"a":1,"b":1}']),
+        ({"type": "object"}, "", ['{"a":1}'], ["1"]),
+    ],
+)  # fmt: skip
+def test_objects_that_say_nothing_of_other_properties_have_none(
+    schema: object, note: str, good: list[str], bad: list[str]
+) -> None:
+    grammar = compiled("json_schema", schema, closed=True)
+    assert note in grammar.notes
+    assert bool(note) == bool(grammar.notes)
+    assert [text for text in good if not takes(grammar, text)] == []
+    assert [text for text in bad if takes(grammar, text)] == []

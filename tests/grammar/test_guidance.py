@@ -22,7 +22,7 @@ ENGINE = GuidanceEngine(TABLE)
 def compiled(kind: str, source: object, whitespace: str = "bounded") -> GuidanceGrammar:
     text = source if isinstance(source, str) else json.dumps(source)
     constraint = Constraint(kind, text, whitespace)  # type: ignore[arg-type]
-    return ENGINE.compile(source_of(constraint))
+    return ENGINE.compile(source_of(constraint).grammar)
 
 
 def takes(grammar: GuidanceGrammar, text: str) -> bool:
@@ -164,6 +164,6 @@ def test_a_broken_grammar_is_refused_in_the_engines_words(source: str) -> None:
 
 
 def test_a_probe_over_bytes_refuses_what_the_vocabulary_would() -> None:
-    probe(source_of(Constraint("regex", "a{3}")))
+    probe(source_of(Constraint("regex", "a{3}")).grammar)
     with pytest.raises(Refusal):
-        probe(source_of(Constraint("regex", "(?=a)")))
+        probe(source_of(Constraint("regex", "(?=a)")).grammar)

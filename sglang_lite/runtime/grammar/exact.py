@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 from urllib.parse import unquote
 
 from sglang_lite.runtime.grammar.refusal import Refusal
+from sglang_lite.runtime.grammar.schema.combine import Comparison
+from sglang_lite.runtime.grammar.schema.conjunction import Flattener
 from sglang_lite.runtime.grammar.schema.formats import FORMATS, STANDARD
 from sglang_lite.runtime.grammar.schema.keywords import row_of, says_nothing
 from sglang_lite.runtime.grammar.schema.numbers import WIDTHS
 from sglang_lite.runtime.grammar.schema.parts import parts
-from sglang_lite.runtime.grammar.schema.places import pointer
+from sglang_lite.runtime.grammar.schema.places import Place, pointer
 
 _EXACT = 2**53  # floats below are all the integers there are
 
@@ -37,7 +40,7 @@ def exact(schema: Any) -> Any:
     Raises:
         Refusal: there are no such words for it; the pointer says where.
     """
-    return _Exact(frozenset(_references(schema))).write(schema, "")
+    return _Exact(frozenset(_references(schema))).write(Place.root(schema))
 
 
 def _references(value: Any) -> Iterator[str]:
@@ -55,10 +58,12 @@ class _Exact:
     def __init__(self, references: frozenset[str]) -> None:
         self._references = references
         self._anchored = any(each and not each.startswith("/") for each in references)
+        self._comparison = Comparison(Flattener(), closed=False, implied=False)
 
-    def write(self, schema: Any, at: str) -> Any:
+    def write(self, place: Place) -> Any:
+        schema, at = place.schema, place.at
         if isinstance(schema, list):
-            return [self.write(each, pointer(at, index)) for index, each in enumerate(schema)]
+            return [self.write(place.child(index)) for index in range(len(schema))]
         if not isinstance(schema, dict):
             return schema
         for name, value in schema.items():
@@ -66,31 +71,44 @@ class _Exact:
             if row is not None and not row.held and not says_nothing(name, value):
                 raise Refusal(f"`{name}` is not held", pointer(at, name))
         made = {**schema}
-        for steps, value in parts(schema):
-            self._put(made, schema, steps, value, at)
+        for steps, _ in parts(schema):
+            self._put(made, place, steps)
         if isinstance(made.get("pattern"), str):
             made["pattern"] = ascii_classes(made["pattern"])
+        if "anyOf" not in schema and self._are_apart(place):
+            made["anyOf"] = made.pop("oneOf")
         _format(made, at)
         _counted(made, at)
         _rounded(made, at)
         return made
 
-    def _put(
-        self, made: dict[str, Any], schema: Any, steps: tuple[str, ...], value: Any, at: str
-    ) -> None:
-        place = at
-        for step in steps:
-            place = pointer(place, step)
+    def _put(self, made: dict[str, Any], place: Place, steps: tuple[str, ...]) -> None:
+        inside = place.child(*steps)
         if len(steps) == 1:
-            if row_of(steps[0]) is not None or self._is_reached(place):
-                made[steps[0]] = self.write(value, place)
+            if row_of(steps[0]) is not None or self._is_reached(inside.at):
+                made[steps[0]] = self.write(inside)
             return
         word, name = steps
-        if made[word] is schema[word]:
+        if made[word] is place.schema[word]:  # type: ignore[index]
             made[word] = {}
         made[word][ascii_classes(name) if word == "patternProperties" else name] = self.write(
-            value, place
+            inside
         )
+
+    def _are_apart(self, place: Place) -> bool:
+        """Whether no two branches of `oneOf` can both match, so that it is `anyOf`."""
+        listed = place.schema.get("oneOf")  # type: ignore[attr-defined]
+        if not isinstance(listed, list):
+            return False
+        at = pointer(place.at, "oneOf")
+        try:
+            sides = [
+                self._comparison.side((place.child("oneOf", index),))
+                for index in range(len(listed))
+            ]
+            return all(self._comparison.apart(a, b, at) for a, b in combinations(sides, 2))
+        except Refusal:  # not to be told
+            return False
 
     def _is_reached(self, place: str) -> bool:
         """Whether a reference may lead into what an unknown word holds."""

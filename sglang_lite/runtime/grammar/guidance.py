@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import llguidance
 import msgspec
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from sglang_lite.params import Constraint
 from sglang_lite.runtime.grammar.canonical import continuation
-from sglang_lite.runtime.grammar.exact import ascii_classes, exact
+from sglang_lite.runtime.grammar.closing import plainly
+from sglang_lite.runtime.grammar.exact import ascii_classes
 from sglang_lite.runtime.grammar.lark import refuse_ways_out
 from sglang_lite.runtime.grammar.protocol import Row
 from sglang_lite.runtime.grammar.refusal import Refusal
@@ -35,37 +36,50 @@ if TYPE_CHECKING:
 NBYTES = 256 << 10  # a guess at what a compiled grammar takes, for the cache's accounts
 
 
-def source_of(constraint: Constraint) -> str:
-    """The constraint as a grammar of llguidance's own.
+class Written(NamedTuple):
+    """A constraint as a grammar of llguidance's own, and in what it differs."""
+
+    grammar: str
+    notes: str = ""
+
+
+def source_of(constraint: Constraint) -> Written:
+    """The constraint as llguidance reads it.
 
     Raises:
-        Refusal: it cannot be written as one.
+        Refusal: it cannot be written so.
     """
     source = constraint.source
     if constraint.kind == "regex":
-        return str(llguidance.LLMatcher.grammar_from_regex(ascii_classes(source)))
+        return Written(llguidance.LLMatcher.grammar_from_regex(ascii_classes(source)))
     if constraint.kind == "choice":
         choices = msgspec.json.decode(source, type=list[str])
-        return "start: " + " | ".join(msgspec.json.encode(each).decode() for each in choices)
+        return Written("start: " + " | ".join(msgspec.json.encode(x).decode() for x in choices))
     if constraint.kind == "structural_tag":
-        return lark_of_tags(source, json_options(constraint.whitespace))
+        options = json_options(constraint.whitespace)
+        return Written(*lark_of_tags(source, options, closed=constraint.closed))
     if constraint.kind == "ebnf":
-        try:
-            # llguidance builds no trees, so that it does not know Lark's mark of inlined rules.
-            grammar = str(
-                any_to_lark(re.sub(r"^\?(?=[a-z_]\w*\b)", "", source, flags=re.MULTILINE))
-            )
-        except Exception as error:  # the converter has errors of many kinds
-            raise Refusal(f"this is neither Lark nor GBNF: {error}") from error
-        refuse_ways_out(grammar)
-        return grammar
+        return Written(_lark(source))
     schema = msgspec.json.decode(source) if constraint.kind == "json_schema" else {"type": "object"}
-    written = "{}" if schema is True else msgspec.json.encode(exact(schema)).decode()
+    schema, notes = plainly(schema, closed=constraint.closed)
+    written = msgspec.json.encode({} if schema is True else schema).decode()
     options = json_options(constraint.whitespace)
     try:
-        return str(llguidance.LLMatcher.grammar_from_json_schema(written, overrides=options))
+        grammar = llguidance.LLMatcher.grammar_from_json_schema(written, overrides=options)
     except ValueError as error:
         raise Refusal(_short(str(error))) from error
+    return Written(grammar, "; ".join(notes))
+
+
+def _lark(source: str) -> str:
+    # llguidance builds no trees, so that it does not know Lark's mark of inlined rules.
+    plain = re.sub(r"^\?(?=[a-z_]\w*\b)", "", source, flags=re.MULTILINE)
+    try:
+        grammar = str(any_to_lark(plain))
+    except Exception as error:  # the converter has errors of many kinds
+        raise Refusal(f"this is neither Lark nor GBNF: {error}") from error
+    refuse_ways_out(grammar)
+    return grammar
 
 
 def json_options(whitespace: str) -> JsonCompileOptions:

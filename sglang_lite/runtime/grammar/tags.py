@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from sglang_lite.runtime.grammar.exact import exact
+from sglang_lite.runtime.grammar.closing import plainly
 from sglang_lite.runtime.grammar.refusal import Refusal
 
 MAX_TAGS = 128
@@ -28,8 +28,11 @@ class Tags(msgspec.Struct, forbid_unknown_fields=True):
     type: str = "structural_tag"
 
 
-def lark_of_tags(source: str, json_options: Mapping[str, Any]) -> str:
-    """A Lark grammar for llguidance: text up to a trigger, the tag, and so on; then text.
+def lark_of_tags(source: str, json_options: Mapping[str, Any], *, closed: bool) -> tuple[str, str]:
+    """A Lark grammar for llguidance, text up to a trigger, the tag, and so on, then text; notes.
+
+    Args:
+        closed: objects of a schema that is silent on other properties have none.
 
     Raises:
         Refusal: the tags are not of this shape, or a tag begins with no trigger.
@@ -46,26 +49,30 @@ def lark_of_tags(source: str, json_options: Mapping[str, Any]) -> str:
         f"start: ({' | '.join(names)})* TAG_TEXT",
         r"TAG_TEXT: /(.|\n)*/",
     ]
+    notes: dict[str, None] = {}
     for name, tag in zip(names, tags.structures, strict=True):
-        lines += _rules(name, tag, tags.triggers, json_options)
-    return "\n".join(lines)
+        schema, more = plainly(_schema(tag), closed=closed)
+        notes |= dict.fromkeys(more)
+        lines += _rules(name, tag, tags.triggers, {**schema, "x-guidance": dict(json_options)})
+    return "\n".join(lines), "; ".join(notes)
 
 
-def _rules(name: str, tag: Tag, triggers: list[str], json_options: Mapping[str, Any]) -> list[str]:
+def _schema(tag: Tag) -> dict[str, Any]:
+    if tag.schema is False:
+        raise Refusal(f"the schema of the tag {tag.begin!r} is false: nothing matches it")
+    return {"type": "object"} if tag.schema is True else tag.schema
+
+
+def _rules(name: str, tag: Tag, triggers: list[str], schema: Mapping[str, Any]) -> list[str]:
     fitting = [each for each in triggers if each and tag.begin.startswith(each)]
     if not fitting:
         raise Refusal(f"the tag {tag.begin!r} begins with none of the triggers {triggers!r}")
     trigger = max(fitting, key=len)
-    schema = {"type": "object"} if tag.schema is True else tag.schema
-    if schema is False:
-        raise Refusal(f"the schema of the tag {tag.begin!r} is false: nothing matches it")
-    assert isinstance(schema, dict)
-    body = _json({**exact(schema), "x-guidance": dict(json_options)})
     rest, end = _text(tag.begin[len(trigger) :]), _text(tag.end)
     # Lazy: it ends where the trigger first occurs, so free text never contains one.
     return [
         f"{name}_trigger[lazy]: TAG_TEXT {_text(trigger)}",
-        f"{name}: {name}_trigger {rest} %json {body} {end}",
+        f"{name}: {name}_trigger {rest} %json {_json(schema)} {end}",
     ]
 
 

@@ -76,9 +76,9 @@ def _regex(job: Job, parsed: Any) -> tuple[str, str]:
 def _guidance(job: Job, parsed: Any) -> Made:
     from sglang_lite.runtime.grammar import guidance  # 60 ms, for those who need it
 
-    source = guidance.source_of(job.constraint)
-    guidance.probe(source)
-    return Made("llguidance", None, source, "")
+    written = guidance.source_of(job.constraint)
+    guidance.probe(written.grammar)
+    return Made("llguidance", None, written.grammar, written.notes)
 
 
 def spelled_by(missing: bytes) -> Ranges:

@@ -82,11 +82,12 @@ class Comparison:
     """Shows that what is written for one schema is never valid by another.
 
     What is written may be narrower than the schema: an object that is closed by policy has no
-    names but its own. So the question has a direction.
+    names but its own, and (`implied`) a schema without `type` is only for the types it speaks of.
+    So the question has a direction.
     """
 
-    def __init__(self, flattener: Flattener, *, closed: bool) -> None:
-        self._flattener, self._closed = flattener, closed
+    def __init__(self, flattener: Flattener, *, closed: bool, implied: bool = True) -> None:
+        self._flattener, self._closed, self._implied = flattener, closed, implied
         self._pairs = 0
 
     def side(self, goal: Goal) -> Side:
@@ -117,6 +118,8 @@ class Comparison:
         found = types(flats)
         if found is not None:
             return found
+        if not self._implied:
+            return list(TYPES)
         return [] if _chooses(flats) else implied_types(flats)
 
     def _kind_apart(self, kind: str, ours: Side, theirs: Side, depth: int) -> bool:
