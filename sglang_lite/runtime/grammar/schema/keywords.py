@@ -109,7 +109,8 @@ TABLE: tuple[Row, ...] = (
         "additionalProperties",
         "`false`; or a schema that is not free-form, after the properties; absent means `false` "
         "unless objects are left open",
-        "exact; absent means that others are allowed",
+        "exact; absent means `false` unless objects are left open, or several schemas describe one "
+        "object",
         "held; what absence means is an option",
         "object",
     ),
@@ -145,7 +146,7 @@ TABLE: tuple[Row, ...] = (
     _row(
         "oneOf",
         "exact where no two branches can both match, or where the others say `required` alone",
-        "exact where no two branches can both match",
+        "the same, as far as types and named values tell branches apart",
         "held if that can be shown, else rejected",
     ),
     _row("allOf", "exact, by merging", "exact", "held"),
