@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import statistics
 import time
 from itertools import pairwise
 
 from benchmarks.machine import wait_until_calm
 from sglang_lite.config import EngineConfig
-from sglang_lite.errors import GrammarTooLarge
+from sglang_lite.errors import InvalidRequest
 from sglang_lite.params import Constraint, SamplingParams
 from sglang_lite.runtime.client import Client
 from sglang_lite.runtime.launch import start_worker
@@ -67,7 +66,9 @@ async def _burn(client: Client, number: int) -> float:
     began = time.perf_counter()
     regex = f"(a|b)*a(a|b){{2{number}}}"
     constraint = Constraint("regex", regex, engine="outlines")
-    with contextlib.suppress(GrammarTooLarge):
+    try:
         await client.submit([1], SamplingParams(max_tokens=1), constraint=constraint).completion()
-        raise AssertionError("it was compiled")
-    return time.perf_counter() - began
+    except InvalidRequest as error:
+        assert "--grammar-compile-seconds" in str(error), error
+        return time.perf_counter() - began
+    raise AssertionError("it was compiled")
