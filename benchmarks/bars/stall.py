@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from itertools import pairwise
 
 from benchmarks.machine import wait_until_calm
 from sglang_lite.config import EngineConfig
@@ -54,11 +53,11 @@ async def _ratios() -> tuple[list[float], bool]:
 
 
 async def _latency(client: Client, number: int) -> float:
-    """Milliseconds between tokens, in the median."""
+    """Milliseconds between tokens, in the mean: a single long gap counts as long as it is."""
     prompt = client.tokenizer.encode(f"Story number {number}:")
     params = SamplingParams(max_tokens=TOKENS, temperature=0.0, ignore_eos=True)
     times = [time.perf_counter() async for _ in client.submit(prompt, params)]
-    return statistics.median(b - a for a, b in pairwise(times)) * 1e3
+    return (times[-1] - times[0]) / (len(times) - 1) * 1e3
 
 
 async def _burn(client: Client, number: int) -> float:
@@ -69,6 +68,7 @@ async def _burn(client: Client, number: int) -> float:
     try:
         await client.submit([1], SamplingParams(max_tokens=1), constraint=constraint).completion()
     except InvalidRequest as error:
-        assert "--grammar-compile-seconds" in str(error), error
+        if "--grammar-compile-seconds" not in str(error):
+            raise
         return time.perf_counter() - began
     raise AssertionError("it was compiled")

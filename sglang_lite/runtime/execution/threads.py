@@ -25,15 +25,20 @@ class Usage(NamedTuple):
     """Seconds since some moment."""
 
     clock: float
-    busy: float  # of all cores this process may use, by programs of ordinary priority
+    busy: float  # of all cores this process may use, by any program
     own: float  # of these, by this process
 
 
 def usage() -> Usage:
     """What the system has counted up to now."""
     every, own = psutil.cpu_times(percpu=True), psutil.Process().cpu_times()
-    # What runs at a low priority is counted apart, as `nice`, and gives way by itself.
-    busy = sum(each.user + each.system for at, each in enumerate(every) if at in _usable())
+    # What runs at a low priority (`nice`) counts as well: it gives way to one of our threads, but
+    # not to two that the system has put on one core because they never sleep.
+    busy = sum(
+        each.user + each.system + getattr(each, "nice", 0.0)
+        for at, each in enumerate(every)
+        if at in _usable()
+    )
     return Usage(time.monotonic(), busy, own.user + own.system)
 
 
