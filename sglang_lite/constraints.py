@@ -47,11 +47,7 @@ def only(found: Iterable[tuple[str, Constraint | None]]) -> Constraint | None:
     """The single constraint among `found`, if there is one; two are refused by their names."""
     asked = [(name, constraint) for name, constraint in found if constraint is not None]
     if len(asked) > 1:
-        first, second = asked[0][0], asked[1][0]
-        raise InvalidRequest(
-            f"`{first}` and `{second}` are both given; an answer matches one constraint.",
-            param=_field(second),
-        )
+        raise both(asked[0][0], asked[1][0])
     return asked[0][1] if asked else None
 
 
@@ -185,6 +181,14 @@ def texts_of(name: str, value: Any) -> list[str]:
     if not whole or not all(isinstance(each, str) and each for each in value):
         raise wrong(name, value, "a list of one or more texts, none empty")
     return list(value)
+
+
+def both(first: str, second: str) -> InvalidRequest:
+    """Two constraints, by the names of their fields."""
+    return InvalidRequest(
+        f"`{first}` and `{second}` are both given; an answer matches one constraint.",
+        param=_field(second),
+    )
 
 
 def wrong(name: str, value: Any, expected: str) -> InvalidRequest:

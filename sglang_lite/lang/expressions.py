@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sglang_lite.constraints import both
 from sglang_lite.errors import InvalidRequest, Unsupported
 from sglang_lite.lang.choices import ChoicesMethod, token_length_normalized
 from sglang_lite.lang.nodes import Concat, Expr, Gen, RoleBegin, RoleEnd, Select, parts_of
@@ -64,10 +65,7 @@ def gen(
     if choices:
         forms = {"dtype": dtype, "regex": regex, "json_schema": json_schema, "ebnf": ebnf}
         if other := next((form for form in forms if forms[form] is not None), None):
-            raise InvalidRequest(
-                f"`choices` and `{other}` are both given; a text matches one constraint.",
-                param=other,
-            )
+            raise both("choices", other)
         return select(name, choices, choices_method=choices_method)
     if tools is not None:
         raise Unsupported("gen(tools=...) is not available in this version.", param="tools")

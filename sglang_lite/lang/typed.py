@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sglang_lite.constraints import READERS, choose, text_of, wrong
-from sglang_lite.errors import InvalidRequest
+from sglang_lite.constraints import READERS, both, choose, text_of, wrong
 from sglang_lite.params import Constraint
 
 # type -> pattern, and where the text ends: a model says that a number is over with a space
@@ -33,9 +32,7 @@ def form_of(dtype: type | str | None, **said: Any) -> tuple[Constraint | None, t
     if dtype is None:
         return choose(said, READERS), ()
     if other := next((name for name in READERS if said.get(name) is not None), None):
-        raise InvalidRequest(
-            f"`dtype` and `{other}` are both given; a text matches one constraint.", param=other
-        )
+        raise both("dtype", other)
     name = dtype.__name__ if isinstance(dtype, type) else dtype
     if name not in PATTERNS:
         raise wrong("dtype", dtype, f"one of {', '.join(PATTERNS)}")

@@ -98,6 +98,25 @@ def test_a_wrong_option_is_one_line_and_status_2(
     assert out == ""
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--engine", "xgrammar"], "--engine is one of auto, outlines, llguidance"),
+        (["--whitespace", "tight"], "--whitespace is one of compact, single, bounded"),
+    ],
+)
+def test_grammar_check_knows_its_options(
+    here: InThisProcess, tmp_path: Path, options: list[str], message: str
+) -> None:
+    file = tmp_path / "lines.jsonl"
+    file.write_text('{"regex": "a"}\n')
+
+    status, _, err = here("grammar", "check", str(file), *options)
+
+    assert status == 2
+    assert message in err
+
+
 def test_a_model_that_is_not_there() -> None:
     done = command("serve", "--model", "/no/such/folder", "--port", "0")
 

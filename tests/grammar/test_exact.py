@@ -9,32 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from guided import TABLE, compiled, takes
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from schemas import any_schema
 from variants import compact, variants
 
-from sglang_lite.params import Constraint
-from sglang_lite.runtime.grammar.guidance import GuidanceEngine, GuidanceGrammar, probe, source_of
+from sglang_lite.runtime.grammar.guidance import GuidanceGrammar
 from sglang_lite.runtime.grammar.refusal import Refusal
-from sglang_lite.runtime.grammar.table import TokenTable
-from sglang_lite.runtime.grammar.walk import accepts
-from sglang_lite.testing import EOS, ByteTokenizer
-
-TABLE = TokenTable.of(ByteTokenizer())
-ENGINE = GuidanceEngine(TABLE)
-
-
-def compiled(kind: str, source: object, *, closed: bool = False) -> GuidanceGrammar:
-    text = source if isinstance(source, str) else json.dumps(source)
-    made = source_of(Constraint(kind, text, "compact", closed))  # type: ignore[arg-type]
-    probe(made.grammar)
-    return ENGINE.compile(made.grammar, made.notes)
-
-
-def takes(grammar: GuidanceGrammar, text: str) -> bool:
-    return accepts(grammar, TABLE, list(text.encode()))
+from sglang_lite.testing import EOS
 
 
 def sample(grammar: GuidanceGrammar, random: Random) -> str | None:
@@ -81,7 +65,7 @@ def test_nothing_that_is_accepted_is_invalid(
     schema: dict[str, Any], random: Random, closed: bool
 ) -> None:
     try:
-        grammar = compiled("json_schema", schema, closed=closed)
+        grammar = compiled("json_schema", schema, "compact", closed=closed)
     except Refusal:
         assume(False)
     judge = Draft202012Validator(schema)
@@ -131,7 +115,7 @@ OPEN = {"type": "object", "additionalProperties": {}}
     ],
 )  # fmt: skip
 def test_examples(kind: str, source: object, good: list[str], bad: list[str]) -> None:
-    grammar = compiled(kind, source)
+    grammar = compiled(kind, source, "compact", closed=False)
     assert [text for text in good if not takes(grammar, text)] == []
     assert [text for text in bad if takes(grammar, text)] == []
 
@@ -143,7 +127,16 @@ def test_examples(kind: str, source: object, good: list[str], bad: list[str]) ->
         ("json_schema", {"items": {"anyOf": [{"divisibleBy": 5}]}}, "/items/anyOf/0/divisibleBy"),
         ("json_schema", {"properties": {"if": {"extends": {}}}}, "/properties/if/extends"),
         ("json_schema", {"type": "string", "format": "hostname"}, "'hostname'.*/format"),
+        ("json_schema", {"allOf": 5}, "not a list.*/allOf"),
+        ("json_schema", {"allOf": 5, "pattern": "a", "format": "date"}, "not a list.*/allOf"),
+        ("json_schema", {"properties": {"a": {}}, "required": [["x"]]}, "names.*/required"),
+        ("json_schema", {"type": [{}], "format": "int8"}, "no type"),
+        ("json_schema", {"type": {}, "format": "int8"}, "no type"),
+        ("json_schema", {"patternProperties": {r"\d": {}, "[0-9]": {}}}, "one in ASCII"),
         ("json_schema", {"type": "integer", "maximum": 2**53 + 3}, "float.*/maximum"),
+        ("json_schema", {"exclusiveMinimum": 0, "maximum": 0.5}, "near to 0.5.*/exclusiveMinimum"),
+        ("json_schema", {"allOf": [{"minimum": -1.5}, {"$ref": "#/$defs/a"}],
+                         "$defs": {"a": {"exclusiveMaximum": -1.0}}}, "near to -1.5.*/\\$defs/a"),
         ("json_schema", {"x": {"y": {"items": {"if": {}}}}, "$ref": "#/x/y"}, "/x/y/items/if"),
         ("structural_tag", {"structures": [{"begin": "<", "end": ">", "schema": {
             "type": "object", "minProperties": 2}}], "triggers": ["<"]}, "minProperties"),
@@ -191,7 +184,7 @@ AB = [{"properties": {"a": {"type": "integer"}}}, {"properties": {"b": {"type": 
 def test_objects_that_say_nothing_of_other_properties_have_none(
     schema: object, note: str, good: list[str], bad: list[str]
 ) -> None:
-    grammar = compiled("json_schema", schema, closed=True)
+    grammar = compiled("json_schema", schema, "compact")
     assert note in grammar.notes
     assert bool(note) == bool(grammar.notes)
     assert [text for text in good if not takes(grammar, text)] == []

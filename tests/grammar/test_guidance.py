@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
+from guided import TABLE, compiled, takes
 
 from sglang_lite.params import Constraint
-from sglang_lite.runtime.grammar.guidance import GuidanceEngine, GuidanceGrammar, probe, source_of
+from sglang_lite.runtime.grammar.guidance import probe, source_of
 from sglang_lite.runtime.grammar.refusal import Refusal
-from sglang_lite.runtime.grammar.table import TokenTable
-from sglang_lite.runtime.grammar.walk import accepts
-from sglang_lite.testing import EOS, ByteTokenizer
-
-TOKENIZER = ByteTokenizer()
-TABLE = TokenTable.of(TOKENIZER)
-ENGINE = GuidanceEngine(TABLE)
-
-
-def compiled(kind: str, source: object, whitespace: str = "bounded") -> GuidanceGrammar:
-    text = source if isinstance(source, str) else json.dumps(source)
-    constraint = Constraint(kind, text, whitespace)  # type: ignore[arg-type]
-    return ENGINE.compile(source_of(constraint).grammar)
-
-
-def takes(grammar: GuidanceGrammar, text: str) -> bool:
-    return accepts(grammar, TABLE, list(text.encode()))
+from sglang_lite.testing import EOS
 
 
 @pytest.mark.parametrize(

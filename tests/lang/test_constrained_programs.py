@@ -102,6 +102,8 @@ def test_a_number_ends_at_a_space_besides_other_stops() -> None:
         ({"regex": "a", "json_schema": {}}, sgl.InvalidRequest, "`regex` and `json_schema`"),
         ({"regex": "a", "ebnf": "b"}, sgl.InvalidRequest, "`regex` and `ebnf`"),
         ({"dtype": int, "regex": "a"}, sgl.InvalidRequest, "`dtype` and `regex`"),
+        ({"choices": ["a"], "regex": "a"}, sgl.InvalidRequest, "`choices` and `regex`"),
+        ({"regex": 5}, sgl.InvalidRequest, "`regex` is a text"),
         ({"dtype": list}, sgl.InvalidRequest, "one of int, float, str, bool"),
         ({"dtype": "integer"}, sgl.InvalidRequest, "got 'integer'"),
         ({"json_schema": "{"}, sgl.InvalidGrammar, "not JSON"),

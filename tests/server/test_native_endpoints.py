@@ -168,6 +168,7 @@ def test_metrics_count_what_happened(server: LiveServer) -> None:
     for _ in range(2):
         server.post("/v1/completions", {"prompt": "count me in", "max_tokens": 3})
     server.post("/v1/completions", {"prompt": ""})
+    server.post("/v1/completions", {"prompt": "held", "regex": "(?=a)b"})
     after = read()
 
     def grown(name: str, label: str = "") -> float:
@@ -175,7 +176,8 @@ def test_metrics_count_what_happened(server: LiveServer) -> None:
 
     assert after["up", ""] == 1
     assert grown("requests_total", "finished") == 2
-    assert grown("requests_total", "refused") == 1
+    assert grown("requests_total", "refused") == 2
+    assert grown("requests_total", "failed") == 0
     assert grown("cached_tokens_total") == 11
     assert grown("computed_prompt_tokens_total") == 12 + 1
     assert grown("generation_tokens_total") == 4  # each first token comes out of its prompt

@@ -7,12 +7,12 @@ forbid what the others name: there it stays as it is written, and a note says so
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
-from urllib.parse import unquote
 
 from sglang_lite.runtime.grammar.exact import exact
-from sglang_lite.runtime.grammar.schema.parts import parts
-from sglang_lite.runtime.grammar.schema.places import pointer
+from sglang_lite.runtime.grammar.schema.parts import with_parts
+from sglang_lite.runtime.grammar.schema.places import pointer, split
 
 CLOSED = "objects without additionalProperties allow no other properties"
 OPEN = "objects that several schemas describe allow other properties"
@@ -62,17 +62,13 @@ class _Closer:
         merged = [name for name in schema if name in _MERGED]
         beside = joined or len(merged) > 1 or not _NAMES.isdisjoint(schema)
         if beside and isinstance(reference := schema.get("$ref"), str):
-            self.joined.add(unquote(reference.partition("#")[2]))
-        made = {**schema}
-        for steps, value in parts(schema):
-            place = at
-            for step in steps:
-                place = pointer(place, step)
-            inner = self.write(value, place, joined=_held_with(steps[0], schema, beside))
-            if len(steps) == 1:
-                made[steps[0]] = inner
-            else:
-                made[steps[0]] = {**made[steps[0]], steps[1]: inner}
+            self.joined.add(split(reference)[1])
+
+        def write(steps: tuple[str, ...], value: Any) -> Any:
+            place = reduce(pointer, steps, at)
+            return self.write(value, place, joined=_held_with(steps[0], schema, beside))
+
+        made = with_parts(schema, write)
         if _is_silent(schema):
             if joined or merged:
                 self.notes.add(OPEN)
@@ -95,5 +91,4 @@ def _is_silent(schema: dict[str, Any]) -> bool:
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not _DECIDED.isdisjoint(schema):
         return False
-    required = schema.get("required", [])
-    return isinstance(required, list) and all(name in properties for name in required)
+    return all(name in properties for name in schema.get("required", ()))

@@ -76,8 +76,7 @@ _ROOTED = f"/(?:{_PATH}+(?:/{_PATH}*)*)?"
 _HIERARCHY = f"(?://{_AUTHORITY}(?:/{_PATH}*)*|{_ROOTED}|{_PATH}+(?:/{_PATH}*)*|)"
 _URI = rf"[A-Za-z][A-Za-z0-9+.-]*:{_HIERARCHY}(?:\?{_QUERY}*)?(?:#{_QUERY}*)?"
 
-# What JSON Schema defines for strings. Any other name says nothing, as the specification has it.
-STANDARD = frozenset({
+_STANDARD = frozenset({
     "date", "time", "date-time", "duration", "email", "idn-email", "hostname", "idn-hostname",
     "ipv4", "ipv6", "uuid", "uri", "iri", "uri-reference", "iri-reference", "uri-template",
     "json-pointer", "relative-json-pointer", "regex",
@@ -93,3 +92,11 @@ FORMATS: dict[str, Format] = {
     "email": Format(_EMAIL, 6),
     "uri": Format(_URI, 2),
 }
+
+
+def is_standard(name: object) -> bool:
+    """Whether JSON Schema defines this format, for strings.
+
+    Any other name says nothing, as the specification has it.
+    """
+    return isinstance(name, str) and name in _STANDARD

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 VALUES = frozenset({"enum", "const", "default", "examples"})  # hold values, not schemas
 MAPS = frozenset({
@@ -20,3 +21,15 @@ def parts(schema: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], objec
             yield from (((name, each), value[each]) for each in value)
         elif name not in VALUES:
             yield (name,), value
+
+
+def with_parts(
+    schema: Mapping[str, Any], write: Callable[[tuple[str, ...], Any], Any]
+) -> dict[str, Any]:
+    """A copy of `schema` in which each of its `parts` is what `write` makes of its steps and it."""
+    made = {**schema}
+    made.update({name: {} for name in MAPS & schema.keys() if isinstance(schema[name], dict)})
+    for steps, value in parts(schema):
+        home = made if len(steps) == 1 else made[steps[0]]
+        home[steps[-1]] = write(steps, value)
+    return made

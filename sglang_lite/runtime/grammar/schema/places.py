@@ -86,10 +86,9 @@ class Place:
         here = pointer(self.at, "$ref")
         if not isinstance(reference, str):
             raise Refusal("`$ref` is not a string", here)
-        base, _, fragment = reference.partition("#")
+        base, fragment = split(reference)
         if base and base != self.document.name:
             raise Refusal(f"`$ref` to another document, {reference!r}", here)
-        fragment = unquote(fragment)
         if fragment and not fragment.startswith("/"):
             schema, at = self.document.anchored(fragment, here)
             target = replace(self, schema=schema, at=at)
@@ -113,6 +112,12 @@ class Place:
             except (KeyError, IndexError, TypeError) as error:
                 raise Refusal(f"`$ref` to nothing, {'#' + fragment!r}", here) from error
         return place
+
+
+def split(reference: str) -> tuple[str, str]:
+    """The document that a `$ref` names, and the pointer or anchor in it."""
+    base, _, fragment = reference.partition("#")
+    return base, unquote(fragment)
 
 
 def pointer(at: str, step: str | int) -> str:

@@ -7,7 +7,7 @@ from sglang_lite.runtime.grammar.codepoints import Ranges
 from sglang_lite.runtime.grammar.patterns import in_json_string
 from sglang_lite.runtime.grammar.refusal import Refusal
 from sglang_lite.runtime.grammar.schema.conjunction import Flat
-from sglang_lite.runtime.grammar.schema.formats import FORMATS, STANDARD
+from sglang_lite.runtime.grammar.schema.formats import FORMATS, is_standard
 from sglang_lite.runtime.grammar.schema.places import pointer
 
 MAX_LENGTH = 1000
@@ -31,7 +31,7 @@ def string(flats: list[Flat], alphabet: Ranges) -> str | None:
     if high is not None and low > high:
         return None
     patterns = _each(flats, "pattern")
-    formats = {name: flat for name, flat in _each(flats, "format").items() if name in STANDARD}
+    formats = {name: flat for name, flat in _each(flats, "format").items() if is_standard(name)}
     if len(patterns) + len(formats) > 1:
         name, flat = list((patterns | formats).items())[1]
         keyword = "pattern" if name in patterns else "format"

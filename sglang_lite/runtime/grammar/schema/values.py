@@ -8,7 +8,7 @@ import math
 from sglang_lite.runtime.grammar.codepoints import Ranges, literal
 from sglang_lite.runtime.grammar.refusal import Refusal
 from sglang_lite.runtime.grammar.schema.conjunction import Flat
-from sglang_lite.runtime.grammar.schema.formats import STANDARD
+from sglang_lite.runtime.grammar.schema.formats import is_standard
 from sglang_lite.runtime.grammar.schema.keywords import row_of
 from sglang_lite.runtime.grammar.schema.numbers import multiples, within
 from sglang_lite.runtime.grammar.schema.strings import lengths
@@ -59,7 +59,7 @@ def holds(value: object, flats: list[Flat]) -> bool:
         for flat in flats
         for name in flat.keywords
         if (row := row_of(name)) is not None and row.family == kind
-        if name != "format" or flat.keywords[name] in STANDARD
+        if name != "format" or is_standard(flat.keywords[name])
     ]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return within(value, flats) and all(value % step == 0 for step in multiples(flats))
