@@ -22,6 +22,8 @@ MAX_TOKENS = 1 << 20
 MAX_GRAMMAR_BYTES = 256 << 10
 MAX_GRAMMAR_DEPTH = 64  # levels of a schema, or of groups in a regex
 MAX_SEED = 1 << 63
+MAX_PRIORITY = 1_000
+MAX_RETAIN_MS = 600_000
 MAX_ID = (1 << 31) - 1  # of a token, in any vocabulary
 
 GREEDY_BELOW = 1e-6  # a temperature under this means: take the most likely token
@@ -98,6 +100,29 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
         for id, bias in self.logit_bias.items():
             _within("logit_bias", id, 0, MAX_ID)
             _within("logit_bias", bias, -100.0, 100.0)
+
+
+class Hint(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What the sender knows of the program that a request belongs to. Advice, never a promise.
+
+    Raises:
+        InvalidRequest: a value is out of its range.
+    """
+
+    program: int = 0  # one run of a program, by a number of the client's; 0: none
+    step: int = 0  # its requests so far, along this branch
+    group: int = 0  # of branches that start from one text; numbered within the program, 0: none
+    size: int = 1  # branches in the group
+    more: bool = False  # a request that continues this one's text is likely
+    retain_ms: int = 0  # how long its KV is wanted at most; 0: as the runtime thinks best
+    steps_to_next: int = 0  # requests of the program before the text is continued
+    priority: int = 0  # higher goes first where the policy looks at it
+
+    def __post_init__(self) -> None:
+        _within("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
+        _within("retain_ms", self.retain_ms, 0, MAX_RETAIN_MS)
+        for name in ("program", "step", "group", "size", "steps_to_next"):
+            _within(name, getattr(self, name), 0, MAX_SEED - 1)
 
 
 class Constraint(msgspec.Struct, frozen=True, array_like=True):

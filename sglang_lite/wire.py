@@ -18,7 +18,7 @@ from msgspec import Struct, msgpack
 from numpy.typing import NDArray
 
 from sglang_lite.errors import InvalidRequest
-from sglang_lite.params import Constraint, SamplingParams
+from sglang_lite.params import Constraint, Hint, SamplingParams
 
 VERSION = 1
 MAX_MESSAGE_BYTES = 64 << 20
@@ -86,6 +86,7 @@ class Submit(Struct, frozen=True, tag="submit", array_like=True):
     constraint: Constraint | None = None
     namespace: str = ""  # requests share KV only within a namespace
     logits_from: int | None = None
+    hint: Hint | None = None
 
 
 class Abort(Struct, frozen=True, tag="abort", array_like=True):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from sglang_lite.lang.backends.protocol import Backend
+from sglang_lite.lang.backends.protocol import Ask, Backend
 from sglang_lite.lang.errors import ProgramError
 from sglang_lite.lang.journal import Journal
 from sglang_lite.lang.nodes import (
@@ -197,7 +197,15 @@ class Branch:
 
     async def _generate(self, gen: Gen) -> None:
         params, backend, last = self._params(gen), self.run.backend, None
-        async for part in backend.generate(self.now.prompt, params, gen.n, gen.constraint):
+        ask = Ask(
+            self.now.prompt,
+            params,
+            gen.n,
+            gen.constraint,
+            self.now.conversation(),
+            self.now.role,
+        )
+        async for part in backend.generate(ask):
             if part.text:
                 self.journal.add(gen.name, part.text, part.meta)
             last = part

@@ -21,7 +21,7 @@ import zmq.asyncio
 
 from sglang_lite import wire
 from sglang_lite.errors import RuntimeUnavailable, from_status
-from sglang_lite.params import Constraint, SamplingParams
+from sglang_lite.params import Constraint, Hint, SamplingParams
 from sglang_lite.runtime.detokenize import Detokenizer
 from sglang_lite.runtime.stream import Chunk, Completion, Stream
 from sglang_lite.runtime.tokenizer import Tokenizer
@@ -94,6 +94,7 @@ class Client:
         constraint: Constraint | None = None,
         namespace: str = "",
         logits_from: int | None = None,
+        hint: Hint | None = None,
         skip_special_tokens: bool = True,
         no_stop_trim: bool = False,
     ) -> Stream:
@@ -116,7 +117,7 @@ class Client:
             packed = wire.pack(tokens)
         except OverflowError:
             packed = wire.pack([-1])  # no token id at all; refused by the runtime like any other
-        message = wire.Submit(id, packed, params, constraint, namespace, logits_from)
+        message = wire.Submit(id, packed, params, constraint, namespace, logits_from, hint)
         self._send(message)
         return stream
 

@@ -11,12 +11,12 @@ import msgspec
 
 from sglang_lite.errors import RuntimeUnavailable, SglangLiteError, from_status
 from sglang_lite.lang.backends.encoder import Encoder, common
-from sglang_lite.lang.backends.protocol import Part
+from sglang_lite.lang.backends.protocol import Ask, Part
 from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.prompt import Generated, Prompt
 from sglang_lite.lang.templates import ModelTemplate
 from sglang_lite.loop import shared_loop
-from sglang_lite.params import Constraint, SamplingParams
+from sglang_lite.params import Hint, SamplingParams
 from sglang_lite.runtime.answers import meta_together
 from sglang_lite.runtime.constraints import say
 from sglang_lite.runtime.detokenize import Detokenizer
@@ -42,11 +42,14 @@ class HttpBackend:
         self.template = ModelTemplate(self.tokenizer.render_chat)
         self._http = httpx.AsyncClient(base_url=self.address, timeout=httpx.Timeout(10, read=None))
 
-    async def generate(
-        self, prompt: Prompt, params: SamplingParams, n: int, constraint: Constraint | None = None
-    ) -> AsyncIterator[Part]:
-        sampling = {**_sampling(params, n), **say(constraint)}
-        body = {"input_ids": self.encode(prompt), "sampling_params": sampling, **_logprobs(params)}
+    async def generate(self, ask: Ask) -> AsyncIterator[Part]:
+        params, n = ask.params, ask.n
+        sampling = {**_sampling(params, n), **say(ask.constraint)}
+        body = {
+            "input_ids": self.encode(ask.prompt),
+            "sampling_params": sampling,
+            **_logprobs(params),
+        }
         if n > 1:
             answers = await self._post(body)
             samples = tuple(self._generated(answer, params) for answer in answers)
@@ -62,7 +65,14 @@ class HttpBackend:
             raise RuntimeUnavailable(f"{self.address} sent an empty stream.")
         yield Part(samples=(self._generated(last, params),), meta=last["meta_info"])
 
-    async def score(self, prompt: Prompt, choices: Sequence[str], *, unconditional: bool) -> Scores:
+    async def score(
+        self,
+        prompt: Prompt,
+        choices: Sequence[str],
+        *,
+        unconditional: bool,
+        hint: Hint | None = None,
+    ) -> Scores:
         base = self.encode(prompt)
         rows, alone = [], []
         usage = {"prompt_tokens": 0, "cached_tokens": 0, "completion_tokens": 0}

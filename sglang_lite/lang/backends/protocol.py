@@ -8,8 +8,21 @@ from typing import Any, Protocol
 
 from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.prompt import Generated, Prompt
-from sglang_lite.lang.templates import Template
-from sglang_lite.params import Constraint, SamplingParams
+from sglang_lite.lang.templates import Message, Template
+from sglang_lite.params import Constraint, Hint, SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a gen wants of a backend."""
+
+    prompt: Prompt
+    params: SamplingParams
+    n: int = 1
+    constraint: Constraint | None = None  # that the answer matches as a whole
+    messages: Sequence[Message] = ()  # the conversation so far; a turn that is open comes last
+    role: str | None = None  # of the turn that is open
+    hint: Hint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +43,18 @@ class Backend(Protocol):
         """Whether a batch's static prefix should be sent ahead through `cache_prefix`."""
         ...
 
-    def generate(
-        self, prompt: Prompt, params: SamplingParams, n: int, constraint: Constraint | None = None
-    ) -> AsyncIterator[Part]:
-        """Continue `prompt`, with text that matches `constraint` as a whole.
-
-        The text of `n` > 1 samples comes with the last part only.
-        """
+    def generate(self, ask: Ask) -> AsyncIterator[Part]:
+        """Continue a prompt. The text of `n` > 1 samples comes with the last part only."""
         ...
 
-    async def score(self, prompt: Prompt, choices: Sequence[str], *, unconditional: bool) -> Scores:
+    async def score(
+        self,
+        prompt: Prompt,
+        choices: Sequence[str],
+        *,
+        unconditional: bool,
+        hint: Hint | None = None,
+    ) -> Scores:
         """The logprobs of each choice's tokens after `prompt`."""
         ...
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from sglang_lite.config import EngineConfig
 from sglang_lite.lang.backends.encoder import Encoder, common
-from sglang_lite.lang.backends.protocol import Backend, Part
+from sglang_lite.lang.backends.protocol import Ask, Backend, Part
 from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.prompt import Generated, Prompt
 from sglang_lite.lang.templates import ModelTemplate
 from sglang_lite.loop import shared_loop
-from sglang_lite.params import Constraint, SamplingParams
+from sglang_lite.params import Hint, SamplingParams
 from sglang_lite.runtime.answers import logprobs_of, meta_of, meta_together
 from sglang_lite.runtime.client import Client, Completion
 from sglang_lite.runtime.launch import start_worker
@@ -39,13 +39,13 @@ class ClientBackend:
         self.template = ModelTemplate(client.tokenizer.render_chat, _rewritten)
         self.prompts: list[list[int]] | None = None  # set to a list to record what is sent
 
-    async def generate(
-        self, prompt: Prompt, params: SamplingParams, n: int, constraint: Constraint | None = None
-    ) -> AsyncIterator[Part]:
-        ids = self._ids(prompt)
-        streams = self.client.submit_n(ids, params, n, constraint=constraint)
+    async def generate(self, ask: Ask) -> AsyncIterator[Part]:
+        ids = self._ids(ask.prompt)
+        streams = self.client.submit_n(
+            ids, ask.params, ask.n, constraint=ask.constraint, hint=ask.hint
+        )
         try:
-            if n > 1:
+            if ask.n > 1:
                 done = [await stream.completion() for stream in streams]
                 metas = [
                     _meta(stream.id, ids, each) for stream, each in zip(streams, done, strict=True)
@@ -63,28 +63,37 @@ class ClientBackend:
             for stream in streams:
                 await stream.aclose()
 
-    async def score(self, prompt: Prompt, choices: Sequence[str], *, unconditional: bool) -> Scores:
+    async def score(
+        self,
+        prompt: Prompt,
+        choices: Sequence[str],
+        *,
+        unconditional: bool,
+        hint: Hint | None = None,
+    ) -> Scores:
         base = self.encode(prompt)
         wholes = [self._ids(prompt.add(choice)) for choice in choices]
         starts = [common(base, whole) for whole in wholes]
         asked = list(zip(wholes, starts, strict=True))
-        rows, usage = await self._score(asked)
+        rows, usage = await self._score(asked, hint)
         without = None
         if unconditional:
             tokenizer = self.client.tokenizer
             first = tokenizer.bos_token_id
             context = [tokenizer.eos_token_ids[0] if first is None else first]
             alone = [(context + whole[start:], 1) for whole, start in asked]
-            without, _ = await self._score(alone)
+            without, _ = await self._score(alone, None)
         return Scores(rows, without, usage)
 
     async def cache_prefix(self, text: str) -> None:
         """Nothing to do: see `wants_prefix`."""
 
     async def _score(
-        self, asked: Sequence[tuple[list[int], int]]
+        self, asked: Sequence[tuple[list[int], int]], hint: Hint | None
     ) -> tuple[list[list[float]], dict[str, int]]:
-        streams = [self.client.submit(ids, SCORE, logits_from=start) for ids, start in asked]
+        streams = [
+            self.client.submit(ids, SCORE, logits_from=start, hint=hint) for ids, start in asked
+        ]
         try:
             done = [await stream.completion() for stream in streams]
         finally:

@@ -7,11 +7,11 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from sglang_lite.lang.backends.protocol import Part
+from sglang_lite.lang.backends.protocol import Ask, Part
 from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.prompt import Generated, Prompt
 from sglang_lite.lang.templates import TEMPLATES, Template
-from sglang_lite.params import Constraint, SamplingParams
+from sglang_lite.params import Constraint, Hint, SamplingParams
 
 Output = str | list[str]
 
@@ -80,9 +80,8 @@ class ScriptedBackend:
         backend._endpoint = endpoint
         return backend
 
-    async def generate(
-        self, prompt: Prompt, params: SamplingParams, n: int, constraint: Constraint | None = None
-    ) -> AsyncIterator[Part]:
+    async def generate(self, ask: Ask) -> AsyncIterator[Part]:
+        prompt, params, n, constraint = ask.prompt, ask.params, ask.n, ask.constraint
         self.prompts.append(prompt.text)
         self.params.append(params)
         self.constraints.append(constraint)
@@ -100,7 +99,14 @@ class ScriptedBackend:
             yield Part(texts[0])
         yield Part(samples=tuple(Generated(text) for text in texts))
 
-    async def score(self, prompt: Prompt, choices: Sequence[str], *, unconditional: bool) -> Scores:
+    async def score(
+        self,
+        prompt: Prompt,
+        choices: Sequence[str],
+        *,
+        unconditional: bool,
+        hint: Hint | None = None,
+    ) -> Scores:
         await asyncio.sleep(self._delay)
         rows = [self._scores[choice] for choice in choices]
         if self._endpoint:
