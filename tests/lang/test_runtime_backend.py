@@ -9,8 +9,8 @@ import pytest
 
 import sglang_lite as sgl
 from sglang_lite.lang.backends.encoder import Encoder
+from sglang_lite.lang.model_template import ModelTemplate
 from sglang_lite.lang.prompt import Generated, Prompt
-from sglang_lite.lang.templates import ModelTemplate
 from sglang_lite.testing import ByteTokenizer
 
 FAKE = "sglang_lite.testing:fake_core"

@@ -32,7 +32,7 @@ class Encoder:
         return ids
 
 
-def common(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many leading ids are equal."""
+def common(left: Sequence[object], right: Sequence[object]) -> int:
+    """How many leading items are equal."""
     size = min(len(left), len(right))
     return next((at for at in range(size) if left[at] != right[at]), size)

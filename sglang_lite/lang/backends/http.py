@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import httpx
 import msgspec
 
-from sglang_lite.errors import RuntimeUnavailable, SglangLiteError, from_status
+from sglang_lite.errors import RuntimeUnavailable
 from sglang_lite.lang.backends.encoder import Encoder, common
+from sglang_lite.lang.backends.json_api import JsonApi
 from sglang_lite.lang.backends.protocol import Ask, Part
 from sglang_lite.lang.choices import Scores
+from sglang_lite.lang.model_template import ModelTemplate
 from sglang_lite.lang.prompt import Generated, Prompt
-from sglang_lite.lang.templates import ModelTemplate
+from sglang_lite.lang.templates import Templated
 from sglang_lite.loop import shared_loop
 from sglang_lite.params import Hint, SamplingParams
 from sglang_lite.runtime.answers import meta_together
@@ -25,8 +26,11 @@ from sglang_lite.runtime.tokenizer import Tokenizer
 from sglang_lite.wire import Finish, FinishReason
 
 
-class HttpBackend:
+class HttpBackend(Templated):
     """The tokenizer is read from the model's folder, so the server runs on this machine.
+
+    Args:
+        chat_template_name: a template by name, in place of the model's own.
 
     Raises:
         RuntimeUnavailable: nobody answers at `address`.
@@ -34,13 +38,13 @@ class HttpBackend:
 
     wants_prefix = False
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, chat_template_name: str | None = None) -> None:
         self.address = address.rstrip("/")
         info = self._info()
         self.tokenizer = _tokenizer(info["model_path"])
         self.encode = Encoder(self.tokenizer)
-        self.template = ModelTemplate(self.tokenizer.render_chat)
-        self._http = httpx.AsyncClient(base_url=self.address, timeout=httpx.Timeout(10, read=None))
+        self.chat_template = chat_template_name or ModelTemplate(self.tokenizer.render_chat)
+        self._api = JsonApi(self.address)
 
     async def generate(self, ask: Ask) -> AsyncIterator[Part]:
         params, n = ask.params, ask.n
@@ -48,16 +52,16 @@ class HttpBackend:
         body = {
             "input_ids": self.encode(ask.prompt),
             "sampling_params": sampling,
-            **_logprobs(params),
+            **_logprobs(ask),
         }
         if n > 1:
-            answers = await self._post(body)
+            answers = await self._api.post("/generate", body)
             samples = tuple(self._generated(answer, params) for answer in answers)
             meta = meta_together([answer["meta_info"] for answer in answers])
             yield Part(samples=samples, meta=meta)
             return
         seen, last = 0, None
-        async for last in self._stream(body):
+        async for last in self._api.stream("/generate", {**body, "stream": True}):
             if last["text"][seen:]:
                 yield Part(last["text"][seen:], meta=last["meta_info"])
                 seen = len(last["text"])
@@ -93,42 +97,17 @@ class HttpBackend:
         """Nothing to do: the runtime shares when it plans."""
 
     async def _score(self, ids: list[int], start: int) -> tuple[list[float], dict[str, Any]]:
-        answer = await self._post(
+        answer = await self._api.post(
+            "/generate",
             {
                 "input_ids": ids,
                 "sampling_params": {"max_new_tokens": 0, "temperature": 0},
                 "return_logprob": True,
                 "logprob_start_len": start,
-            }
+            },
         )
         meta = answer["meta_info"]
         return [x[0] for x in meta["input_token_logprobs"] if x[0] is not None], meta
-
-    async def _post(self, body: dict[str, Any]) -> Any:
-        try:
-            response = await self._http.post("/generate", json=body)
-        except httpx.TransportError as error:
-            raise RuntimeUnavailable(f"{self.address} does not answer: {error}") from error
-        if response.status_code != 200:
-            raise _error(response.status_code, response.content)
-        return response.json()
-
-    async def _stream(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        try:
-            async with self._http.stream(
-                "POST", "/generate", json={**body, "stream": True}
-            ) as response:
-                if response.status_code != 200:
-                    raise _error(response.status_code, await response.aread())
-                async for line in response.aiter_lines():
-                    if not line.startswith("data:") or line == "data: [DONE]":
-                        continue
-                    event = json.loads(line[5:])
-                    if "error" in event:
-                        raise _error(event["error"].get("code") or 500, line[5:].encode())
-                    yield event
-        except httpx.TransportError as error:
-            raise RuntimeUnavailable(f"{self.address} broke off: {error}") from error
 
     def _generated(self, answer: dict[str, Any], params: SamplingParams) -> Generated:
         """What to continue from: the server names the stop; where it cuts is found here again."""
@@ -156,7 +135,7 @@ class HttpBackend:
 
     def shutdown(self) -> None:
         """Close the connections; the server goes on."""
-        shared_loop().run(self._http.aclose())
+        shared_loop().run(self._api.close())
 
 
 def _tokenizer(folder: str) -> Any:
@@ -177,19 +156,8 @@ def _sampling(params: SamplingParams, n: int) -> dict[str, Any]:
     return {**{k: v for k, v in fields.items() if v is not None}, "n": n}
 
 
-def _logprobs(params: SamplingParams) -> dict[str, Any]:
-    if params.logprobs is None:
+def _logprobs(ask: Ask) -> dict[str, Any]:
+    if ask.params.logprobs is None:
         return {}
-    return {"return_logprob": True, "top_logprobs_num": params.logprobs}
-
-
-def _error(status: int, body: bytes) -> SglangLiteError:
-    """What a failed answer says, as the exception it was on the other side."""
-    try:
-        said = json.loads(body)
-    except ValueError:
-        return from_status(status, body.decode(errors="replace")[:500])
-    error = said.get("error", said) if isinstance(said, dict) else said
-    if not isinstance(error, dict):
-        return from_status(status, str(error))
-    return from_status(status, str(error.get("message", error)), error.get("param"))
+    start = {} if ask.logprob_start is None else {"logprob_start_len": ask.logprob_start}
+    return {"return_logprob": True, "top_logprobs_num": ask.params.logprobs, **start}

@@ -9,46 +9,62 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sglang_lite.config import EngineConfig
 from sglang_lite.lang.backends.encoder import Encoder, common
-from sglang_lite.lang.backends.protocol import Ask, Backend, Part
+from sglang_lite.lang.backends.protocol import Ask, Part
 from sglang_lite.lang.choices import Scores
+from sglang_lite.lang.model_template import ModelTemplate
 from sglang_lite.lang.prompt import Generated, Prompt
-from sglang_lite.lang.templates import ModelTemplate
+from sglang_lite.lang.templates import Templated, get_chat_template
 from sglang_lite.loop import shared_loop
 from sglang_lite.params import Hint, SamplingParams
-from sglang_lite.runtime.answers import logprobs_of, meta_of, meta_together
+from sglang_lite.runtime.answers import logprobs_of, meta_of, meta_together, prompt_logprobs
 from sglang_lite.runtime.client import Client, Completion
 from sglang_lite.runtime.launch import start_worker
+
+if TYPE_CHECKING:
+    from sglang_lite.lang.backends.http import HttpBackend
 
 log = logging.getLogger(__name__)
 
 SCORE = SamplingParams(max_tokens=0, temperature=0.0)
 
 
-class ClientBackend:
-    """A backend around a connected client, which lives in the shared loop."""
+class ClientBackend(Templated):
+    """A backend around a connected client, which lives in the shared loop.
+
+    Args:
+        chat_template_name: a template by name, in place of the model's own.
+    """
 
     wants_prefix = False  # sharing happens when batches are planned: nothing is sent ahead
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, chat_template_name: str | None = None) -> None:
         self.client = client
         self.encode = Encoder(client.tokenizer)
-        self.template = ModelTemplate(client.tokenizer.render_chat, _rewritten)
+        own = ModelTemplate(client.tokenizer.render_chat, _rewritten)
+        self.chat_template = chat_template_name or own
         self.prompts: list[list[int]] | None = None  # set to a list to record what is sent
 
     async def generate(self, ask: Ask) -> AsyncIterator[Part]:
         ids = self._ids(ask.prompt)
+        start = _logits_from(ask)
         streams = self.client.submit_n(
-            ids, ask.params, ask.n, constraint=ask.constraint, hint=ask.hint
+            ids,
+            ask.params,
+            ask.n,
+            constraint=ask.constraint,
+            hint=ask.hint,
+            logits_from=start,
         )
         try:
             if ask.n > 1:
                 done = [await stream.completion() for stream in streams]
                 metas = [
-                    _meta(stream.id, ids, each) for stream, each in zip(streams, done, strict=True)
+                    _meta(stream.id, ids, each, start)
+                    for stream, each in zip(streams, done, strict=True)
                 ]
                 yield Part(samples=tuple(map(_generated, done)), meta=meta_together(metas))
                 return
@@ -58,7 +74,7 @@ class ClientBackend:
                 if chunk.text:
                     yield Part(chunk.text, meta={"completion_tokens": len(streams[0].text.ids)})
             whole = streams[0].collect(chunks)
-            yield Part(samples=(_generated(whole),), meta=_meta(streams[0].id, ids, whole))
+            yield Part(samples=(_generated(whole),), meta=_meta(streams[0].id, ids, whole, start))
         finally:
             for stream in streams:
                 await stream.aclose()
@@ -119,19 +135,29 @@ class Runtime(ClientBackend):
     Args:
         model: a known name, a hub id, a folder or a .gguf file.
         options: the fields of `EngineConfig`.
+        chat_template_name: a template by name, in place of the model's own.
         core: "module:function" that builds the core, in place of the one around a real model.
 
     Raises:
         InvalidConfig: an option, the device or the memory does not allow it.
     """
 
-    def __init__(self, model: str = "smollm2", *, core: str | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        model: str = "smollm2",
+        *,
+        chat_template_name: str | None = None,
+        core: str | None = None,
+        **options: Any,
+    ) -> None:
+        if chat_template_name is not None:
+            get_chat_template(chat_template_name)  # a wrong name fails before the model loads
         config = EngineConfig.of({"model": model, **options})
         self._worker = start_worker(config, core=core)
         try:
             process = self._worker.process
             connecting = Client.connect(self._worker.address, process=process)
-            super().__init__(shared_loop().run(connecting))
+            super().__init__(shared_loop().run(connecting), chat_template_name)
         except BaseException:
             self._worker.stop()
             raise
@@ -162,28 +188,38 @@ class Runtime(ClientBackend):
         self.shutdown()
 
 
-def RuntimeEndpoint(address: str) -> Backend:  # noqa: N802 - SGLang's name for it
+def RuntimeEndpoint(  # noqa: N802 - SGLang's name for it
+    address: str, chat_template_name: str | None = None
+) -> HttpBackend | ClientBackend:
     """A runtime that runs elsewhere: `ipc://` for ZeroMQ, `http://` or `https://` for a server.
 
     Raises:
         RuntimeUnavailable: nobody answers there.
-        InvalidConfig: an address of another kind.
+        InvalidConfig: an address of another kind, or no template has this name.
     """
     if address.startswith(("http://", "https://")):
         from sglang_lite.lang.backends.http import HttpBackend
 
-        return HttpBackend(address)
-    return ClientBackend(shared_loop().run(Client.connect(address)))
+        return HttpBackend(address, chat_template_name)
+    return ClientBackend(shared_loop().run(Client.connect(address)), chat_template_name)
+
+
+def _logits_from(ask: Ask) -> int | None:
+    start = ask.logprob_start
+    wanted = ask.params.logprobs is not None and start is not None and start >= 0
+    return start if wanted else None
 
 
 def _generated(done: Completion) -> Generated:
     return Generated(done.text, tuple(done.kept_ids), done.tail)
 
 
-def _meta(id: int, ids: Sequence[int], done: Completion) -> dict[str, Any]:
+def _meta(id: int, ids: Sequence[int], done: Completion, start: int | None) -> dict[str, Any]:
     meta = meta_of(id, len(ids), done.ids, done.finish)
     if done.logprobs is not None:
         meta |= logprobs_of(done.ids, done.logprobs, done.top or [])
+        if start is not None:
+            meta |= prompt_logprobs(ids, done.scores, start)
     return meta
 
 

@@ -10,18 +10,18 @@ from typing import Any
 from sglang_lite.lang.backends.protocol import Ask, Part
 from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.prompt import Generated, Prompt
-from sglang_lite.lang.templates import TEMPLATES, Template
+from sglang_lite.lang.templates import Templated, get_chat_template
 from sglang_lite.params import Constraint, Hint, SamplingParams
 
 Output = str | list[str]
 
 
-class ScriptedBackend:
+class ScriptedBackend(Templated):
     """Each gen takes the next of `outputs` (a list is n samples).
 
     Args:
         outputs: what the gens answer, in the order in which they arrive.
-        template: the name of a chat template, "default" or "chatml".
+        template: the name of a chat template.
         delay: seconds that each call takes.
         chunk: length of the pieces in which an output arrives; None: whole.
         raw: do not cut an output at the first stop string.
@@ -37,7 +37,7 @@ class ScriptedBackend:
         chunk: int | None = None,
         raw: bool = False,
     ) -> None:
-        self.template: Template = TEMPLATES[template]
+        self.template = get_chat_template(template)
         self.prompts: list[str] = []  # of every gen, in the order of arrival
         self.params: list[SamplingParams] = []
         self.constraints: list[Constraint | None] = []  # noted; a script's text is not held to them
