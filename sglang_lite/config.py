@@ -13,12 +13,14 @@ from typing import Any, Literal, get_args
 from sglang_lite.errors import InvalidConfig
 
 Dtype = Literal["auto", "bfloat16", "float32"]
-Policy = Literal["lpm", "fcfs"]
+Policy = Literal["lpm", "fcfs", "dfs", "priority", "random"]
+PrefixCacheKind = Literal["tree", "table"]
 GrammarEngine = Literal["auto", "outlines", "llguidance"]
 Whitespace = Literal["compact", "single", "bounded"]
 
 DTYPE_BYTES = {"bfloat16": 2, "float32": 4}
 MAX_POOL_TOKENS = 1 << 20
+MAX_RETENTION_SECONDS = 3600
 CHUNK = {"cpu": 512, "cuda": 8192}
 RUNNING = {"cpu": 64, "cuda": 256}
 
@@ -74,6 +76,9 @@ class EngineConfig:
     chunked_prefill_size: int | None = None  # most tokens one step computes
     schedule_policy: Policy = "lpm"
     disable_radix_cache: bool = False
+    prefix_cache: PrefixCacheKind = "tree"  # table: only whole texts are found, for comparisons
+    retention_share: float = 0.5  # of the KV pool: what hints may have evicted last; 0: nothing
+    retention_seconds: float = 30.0  # the longest that a hint is heeded
     deterministic: bool = False
     attention_backend: str = "auto"
     threads: int | None = None
@@ -94,6 +99,11 @@ class EngineConfig:
             raise _bad("page_size", self.page_size, "is between 1 and 256")
         if not 0.0 < self.mem_fraction_static < 1.0:
             raise _bad("mem_fraction_static", self.mem_fraction_static, "is between 0 and 1")
+        if not 0.0 <= self.retention_share <= 1.0:
+            raise _bad("retention_share", self.retention_share, "is between 0 and 1")
+        if not 0.0 <= self.retention_seconds <= MAX_RETENTION_SECONDS:
+            rule = f"is between 0 and {MAX_RETENTION_SECONDS}"
+            raise _bad("retention_seconds", self.retention_seconds, rule)
         GrammarLimits.of(self.grammar_limits)
         for name in _COUNTS:
             value = getattr(self, name)
@@ -114,6 +124,7 @@ class EngineConfig:
 _CHOICES = {
     "dtype": get_args(Dtype),
     "schedule_policy": get_args(Policy),
+    "prefix_cache": get_args(PrefixCacheKind),
     "grammar_engine": get_args(GrammarEngine),
     "grammar_whitespace": get_args(Whitespace),
 }

@@ -108,6 +108,12 @@ class Ask(Struct, frozen=True, tag="ask", array_like=True):
     about: str  # "stats", "flush", "check"
 
 
+class End(Struct, frozen=True, tag="end", array_like=True):
+    """A program of hints has ended: what is retained for it is so no longer. Not answered."""
+
+    program: int
+
+
 class Detach(Struct, frozen=True, tag="detach", array_like=True):
     """A client says goodbye; what it still has running is aborted."""
 
@@ -180,7 +186,7 @@ class Answer(Struct, frozen=True, tag="answer", array_like=True):
     stats: dict[str, float | int | str | bool]
 
 
-ToRuntime = Attach | Submit | Abort | Ack | Ask | Detach
+ToRuntime = Attach | Submit | Abort | Ack | Ask | Detach | End
 FromRuntime = Hello | Step | Failed | Beat | Answer
 
 encode = msgpack.Encoder().encode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sglang_lite.errors import EngineFailed
-from sglang_lite.params import SamplingParams
+from sglang_lite.params import Hint, SamplingParams
 from sglang_lite.runtime.core import EngineCore
 from sglang_lite.runtime.scheduling.cache import PrefixCache
 from sglang_lite.runtime.scheduling.intake import Limits
+from sglang_lite.runtime.scheduling.policy import POLICIES
+from sglang_lite.runtime.scheduling.retention import RetentionLimits
 from sglang_lite.runtime.scheduling.scheduler import Scheduler
 from sglang_lite.testing import START, FakeRunner, draw, extend, score
 from sglang_lite.wire import Finish, FinishReason, Submit, pack
@@ -31,7 +34,9 @@ def make_core(
     policy: str = "lpm",
     fail_at: tuple[int, ...] = (),
     cached: bool = True,
+    whole_only: bool = False,
     queue: int = 100,
+    retention: RetentionLimits | None = None,
 ) -> EngineCore:
     pages = tokens // page_size
     limits = Limits(
@@ -41,7 +46,7 @@ def make_core(
         eos_token_ids=frozenset({EOS}),
     )
     scheduler = Scheduler(
-        PrefixCache(pages, page_size, enabled=cached),
+        PrefixCache(pages, page_size, enabled=cached, whole_only=whole_only, retention=retention),
         limits,
         BYTES,
         policy=policy,
@@ -77,6 +82,8 @@ class Listener:
         elif kind == "drop":
             self.core.drop(what)
             self.aborted |= {id for id, client in self.clients.items() if client == what}
+        elif kind == "end":
+            self.core.end_program(*what)
         elif kind == "step":
             for _ in range(what):
                 self.step()
@@ -97,8 +104,9 @@ class Listener:
     def submit(self, prompt: list[int], client: bytes = b"c", **options: Any) -> int:
         id = len(self.prompts)
         logits_from = options.pop("logits_from", None)
+        hint = options.pop("hint", None)
         params = SamplingParams(**options)
-        message = Submit(id, pack(prompt), params, logits_from=logits_from)
+        message = Submit(id, pack(prompt), params, logits_from=logits_from, hint=hint)
         self.core.submit(client, message)
         self.prompts[id], self.clients[id] = (prompt, params), client
         if logits_from is not None:
@@ -160,6 +168,15 @@ def alone_scores(prompt: list[int], logits_from: int) -> list[float]:
 
 
 prompts = st.lists(st.integers(0, 1), min_size=1, max_size=20)
+hints = st.builds(
+    Hint,
+    program=st.integers(0, 2),
+    group=st.integers(0, 2),
+    more=st.booleans(),
+    retain_ms=st.sampled_from([0, 2_000]),
+    steps_to_next=st.integers(0, 2),
+    priority=st.integers(-1, 1),
+)
 submits = st.fixed_dictionaries(
     {"prompt": prompts, "max_tokens": st.integers(0, 8)},
     optional={
@@ -168,13 +185,15 @@ submits = st.fixed_dictionaries(
         "stop": st.sampled_from([("a",), ("ab", "c")]),
         "logits_from": st.integers(0, 1),
         "client": st.sampled_from([b"c", b"d"]),
+        "hint": hints,
     },
 )
 events = st.lists(
     st.tuples(st.just("submit"), submits)
     | st.tuples(st.just("abort"), st.integers(0, 6))
     | st.tuples(st.just("step"), st.integers(1, 4))
-    | st.tuples(st.just("drop"), st.sampled_from([b"d"])),
+    | st.tuples(st.just("drop"), st.sampled_from([b"d"]))
+    | st.tuples(st.just("end"), st.tuples(st.sampled_from([b"c", b"d"]), st.integers(0, 2))),
     max_size=25,
 )
 
@@ -186,8 +205,9 @@ events = st.lists(
     events=events,
     chunk=st.integers(1, 12),
     pool=st.sampled_from([32, 48]),
-    policy=st.sampled_from(["lpm", "fcfs"]),
-    cached=st.booleans(),
+    policy=st.sampled_from(sorted(POLICIES)),
+    cache=st.sampled_from(["tree", "table", "none"]),
+    share=st.sampled_from([0.5, 1.0]),
 )
 def test_every_text_is_what_it_would_be_alone(
     page_size: int,
@@ -196,9 +216,20 @@ def test_every_text_is_what_it_would_be_alone(
     chunk: int,
     pool: int,
     policy: str,
-    cached: bool,
+    cache: str,
+    share: float,
 ) -> None:
-    core = make_core(page_size, pool, chunk=chunk, overlap=overlap, policy=policy, cached=cached)
+    times = itertools.count()  # a second passes at each look
+    core = make_core(
+        page_size,
+        pool,
+        chunk=chunk,
+        overlap=overlap,
+        policy=policy,
+        cached=cache != "none",
+        whole_only=cache == "table",
+        retention=RetentionLimits(share=share, seconds=5.0, clock=lambda: float(next(times))),
+    )
     listener = Listener(core)
     for kind, what in events:
         listener.live(kind, what)
@@ -248,3 +279,53 @@ def test_two_failed_launches_in_a_row_end_the_engine(overlap: bool) -> None:
         listener.submit([0, 1, 1], max_tokens=6)
     with pytest.raises(EngineFailed, match=r"two forward passes.*told to fail"):
         listener.run()
+
+
+def test_what_a_program_waits_for_is_there_when_it_goes_on() -> None:
+    def found(more: bool) -> int:
+        core = make_core(tokens=32)
+        listener = Listener(core)
+        text = [0, 1] * 7
+        listener.submit(text, max_tokens=0, hint=Hint(program=1, more=more))
+        listener.run()
+        for other in range(1, 4):
+            listener.submit([other + 1] * 14, max_tokens=0)
+            listener.run()
+        last = listener.submit([*text, 1, 1], max_tokens=0, hint=Hint(program=1, step=1))
+        listener.run()
+        assert core.stats()["pages_retained"] == 0
+        return listener.last[last].cached_tokens
+
+    assert (found(False), found(True)) == (0, 14)
+
+
+@pytest.mark.parametrize("outcome", ["abort", "drop", "end", "flush"])
+def test_nothing_is_retained_for_who_is_gone(outcome: str) -> None:
+    core = make_core()
+    listener = Listener(core)
+    listener.submit([0, 1, 1], max_tokens=2, hint=Hint(program=7, more=True))
+    if outcome == "abort":
+        listener.step()
+        core.abort(b"c", 0)
+    listener.run()
+    assert core.stats()["pages_retained"] == (0 if outcome == "abort" else 4)
+    if outcome == "drop":
+        core.drop(b"c")
+    elif outcome == "end":
+        core.end_program(b"c", 7)
+    elif outcome == "flush":
+        core.flush()
+    assert core.stats()["pages_retained"] == 0
+    core.check()
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_a_fork_computes_what_its_branches_share_once(policy: str) -> None:
+    core = make_core(4, 400, rows=8, policy=policy)
+    listener = Listener(core)
+    for branch in range(6):
+        listener.submit([1] * 13 + [2, branch % 2], max_tokens=3, hint=Hint(program=1, group=1))
+        listener.submit([branch % 2, 3] * 4, max_tokens=3)
+    listener.run()
+    assert core.scheduler.counters["duplicate_prefill_tokens"] == 0
+    assert core.scheduler.counters["cached_tokens"] >= 5 * 12

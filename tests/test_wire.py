@@ -13,17 +13,19 @@ from hypothesis import strategies as st
 
 from sglang_lite import wire
 from sglang_lite.errors import InvalidRequest
-from sglang_lite.params import SamplingParams
+from sglang_lite.params import Hint, SamplingParams
 
 MODEL = wire.ModelInfo("m", "/m", 10, 100, (1, 2), 1, 1000)
 TO_RUNTIME = [
     wire.Attach(),
     wire.Submit(1, wire.pack([1, 2]), SamplingParams(stop=("x",), logit_bias={1: 2.0})),
     wire.Submit(1, b"", SamplingParams(), None, "space", 3),
+    wire.Submit(2, b"", SamplingParams(), hint=Hint(program=1, group=2, more=True, priority=-3)),
     wire.Abort(1),
     wire.Ack(7),
     wire.Ask(1, "stats"),
     wire.Detach(),
+    wire.End(2**40),
 ]
 STOP = wire.Finish(wire.FinishReason.STOP, "x")
 FROM_RUNTIME = [
@@ -51,6 +53,11 @@ def test_a_message_from_the_runtime_survives(message: Any) -> None:
 def test_fields_may_be_appended() -> None:
     old = msgspec.msgpack.encode(["stop"])  # a Finish of a version with one field
     assert msgspec.msgpack.decode(old, type=wire.Finish).cut == 0
+
+
+def test_a_message_from_before_there_were_hints_is_understood() -> None:
+    old = msgspec.msgpack.encode(["submit", 1, b"", SamplingParams(), None, "", None])
+    assert wire.decode_to_runtime(old) == wire.Submit(1, b"", SamplingParams())
 
 
 @given(st.binary(max_size=200))

@@ -72,12 +72,25 @@ def serve(
         int | None, typer.Option(help="Most tokens that one step computes.")
     ] = None,
     schedule_policy: Annotated[
-        str, typer.Option(help="lpm (longest cached prefix first) or fcfs.")
+        str,
+        typer.Option(
+            help="lpm (longest cached prefix first), fcfs, dfs (a subtree of waiting prompts at a "
+            "time), priority (of requests' hints) or random."
+        ),
     ] = "lpm",
     no_radix_cache: Annotated[
         bool,
         typer.Option("--no-radix-cache", "--disable-radix-cache", help="Share no prefixes."),
     ] = False,
+    prefix_cache: Annotated[
+        str, typer.Option(help="tree, or table: prefixes are found as whole texts only.")
+    ] = "tree",
+    retention_share: Annotated[
+        float, typer.Option(help="Share of the KV pool that hints may have evicted last; 0: none.")
+    ] = 0.5,
+    retention_seconds: Annotated[
+        float, typer.Option(help="The longest that such a hint is heeded.")
+    ] = 30.0,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Same logprobs whatever else runs.")
     ] = False,
@@ -132,6 +145,9 @@ def serve(
             "chunked_prefill_size": chunked_prefill_size,
             "schedule_policy": schedule_policy,
             "disable_radix_cache": no_radix_cache,
+            "prefix_cache": prefix_cache,
+            "retention_share": retention_share,
+            "retention_seconds": retention_seconds,
             "deterministic": deterministic,
             "grammar_engine": grammar_engine,
             "grammar_whitespace": grammar_whitespace,

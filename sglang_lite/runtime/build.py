@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from sglang_lite.config import EngineConfig, GrammarLimits, Resolved, resolve
@@ -12,6 +13,7 @@ from sglang_lite.runtime.grammar.table import Spelling, TokenTable
 from sglang_lite.runtime.scheduling.cache import PrefixCache
 from sglang_lite.runtime.scheduling.intake import Limits
 from sglang_lite.runtime.scheduling.layout import SHARE_FROM
+from sglang_lite.runtime.scheduling.retention import RetentionLimits
 from sglang_lite.runtime.scheduling.scheduler import Scheduler
 from sglang_lite.wire import ModelInfo
 
@@ -55,7 +57,17 @@ def assemble_core(
     """The core around any runner, real or fake."""
     config = resolved.config
     scheduler = Scheduler(
-        PrefixCache(resolved.num_pages, resolved.page_size, enabled=not config.disable_radix_cache),
+        PrefixCache(
+            resolved.num_pages,
+            resolved.page_size,
+            enabled=not config.disable_radix_cache,
+            whole_only=config.prefix_cache == "table",
+            retention=RetentionLimits(
+                share=config.retention_share,
+                seconds=config.retention_seconds,
+                clock=time.monotonic,
+            ),
+        ),
         Limits(
             vocab_size=info.vocab_size,
             context_length=resolved.context_length,

@@ -8,11 +8,10 @@ stream a `RuntimeUnavailable`; nobody waits for an answer that cannot come.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import secrets
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,6 +22,7 @@ from sglang_lite import wire
 from sglang_lite.errors import RuntimeUnavailable, from_status
 from sglang_lite.params import Constraint, Hint, SamplingParams
 from sglang_lite.runtime.detokenize import Detokenizer
+from sglang_lite.runtime.greeting import WATCH, Process, first_word
 from sglang_lite.runtime.stream import Chunk, Completion, Stream
 from sglang_lite.runtime.tokenizer import Tokenizer
 from sglang_lite.runtime.transport import Disconnections, dealer
@@ -31,14 +31,7 @@ from sglang_lite.seeds import derive_seed
 __all__ = ["Chunk", "Client", "Completion", "Stream"]
 
 SILENCE = 30.0  # seconds without a word after which a runtime counts as gone
-WATCH = 0.25  # seconds between looks at the process
 ACK_EVERY = 16
-
-
-class Process(Protocol):
-    """What can be asked whether the runtime still runs; a `subprocess.Popen` can."""
-
-    def poll(self) -> int | None: ...
 
 
 class Client:
@@ -76,7 +69,7 @@ class Client:
         socket = dealer(address)
         try:
             socket.send(wire.encode(wire.Attach()))
-            hello = await _first_word(socket, address, timeout, process)
+            hello = await first_word(socket, address, timeout, process)
             if tokenizer is None:
                 tokenizer = _tokenizer_of(hello.model)
             return cls(socket, hello, tokenizer, process)
@@ -145,6 +138,11 @@ class Client:
         self._answers[id] = answer
         self._send(wire.Ask(id, about))
         return await answer
+
+    def end_program(self, program: int) -> None:
+        """Say that no request of this program of hints follows: what is retained for it lapses."""
+        if self._error is None:
+            self._send(wire.End(program))
 
     @property
     def alive(self) -> bool:
@@ -279,20 +277,3 @@ def _tokenizer_of(model: wire.ModelInfo) -> Any:
     from sglang_lite.testing import ByteTokenizer  # a fake runtime: it has no files
 
     return ByteTokenizer()
-
-
-async def _first_word(
-    socket: zmq.asyncio.Socket, address: str, timeout: float, process: Process | None
-) -> wire.Hello:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout
-    while (left := deadline - loop.time()) > 0:
-        if process is not None and (code := process.poll()) is not None:
-            raise RuntimeUnavailable(f"the runtime's process has ended with status {code}.")
-        if await socket.poll(int(min(left, WATCH) * 1000) + 1):
-            with contextlib.suppress(msgspec.MsgspecError):
-                hello = wire.decode_from_runtime(await socket.recv())
-                if isinstance(hello, wire.Hello):
-                    return hello
-            raise RuntimeUnavailable(f"who answers at {address} is no runtime of this version.")
-    raise RuntimeUnavailable(f"no runtime answers at {address} within {timeout:g} s.")

@@ -65,6 +65,10 @@ class EngineCore:
     def drop(self, client: bytes) -> None:
         self.scheduler.drop(client)
 
+    def end_program(self, client: bytes, program: int) -> None:
+        """Retain nothing of a program any more."""
+        self.scheduler.cache.retention.end(client, program)
+
     @property
     def idle(self) -> bool:
         """Whether nothing waits, runs, is in flight or is left to be said."""

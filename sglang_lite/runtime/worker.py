@@ -113,6 +113,8 @@ class Worker:
         elif isinstance(message, wire.Ask):
             answer = self._answer(message.about)
             self.clients.send(identity, lambda seq: wire.Answer(seq, message.id, answer))
+        elif isinstance(message, wire.End):
+            self.core.end_program(identity, message.program)
         else:
             self.core.drop(identity)
             self.clients.forget(identity)

@@ -77,6 +77,10 @@ def test_every_command_has_help(here: InThisProcess, name: str) -> None:
     ("options", "message"),
     [
         (["--dtype", "hot"], "--dtype is one of auto, bfloat16, float32, got 'hot'."),
+        (["--schedule-policy", "x"], "--schedule-policy is one of lpm, fcfs, dfs, priority, rand"),
+        (["--prefix-cache", "x"], "--prefix-cache is one of tree, table, got 'x'."),
+        (["--retention-share", "2"], "--retention-share is between 0 and 1, got 2.0."),
+        (["--retention-seconds", "-1"], "--retention-seconds is between 0 and 3600, got -1.0."),
         (["--grammar-engine", "x"], "--grammar-engine is one of auto, outlines, llguidance"),
         (["--grammar-whitespace", "x"], "--grammar-whitespace is one of compact, single, bounded"),
         (["--page-size", "0"], "--page-size is between 1 and 256, got 0."),

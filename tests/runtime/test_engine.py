@@ -164,3 +164,13 @@ def test_every_option_of_the_cache_can_be_switched_off() -> None:
         second = engine.generate("hello " * 20, params)
         assert first["text"] == second["text"]
         assert second["meta_info"]["cached_tokens"] == 0
+
+
+def test_a_table_finds_whole_texts_only() -> None:
+    params = {"max_new_tokens": 0}
+    found = {}
+    for kind in ("tree", "table"):
+        with Engine("fake", core=FAKE, prefix_cache=kind, schedule_policy="random") as engine:
+            answers = [engine.generate(text, params) for text in ("abcd", "abef", "abcd?")]
+        found[kind] = [answer["meta_info"]["cached_tokens"] for answer in answers]
+    assert found == {"tree": [0, 3, 5], "table": [0, 0, 5]}

@@ -25,7 +25,7 @@ from sglang_lite.errors import (
     RequestFailed,
     RuntimeUnavailable,
 )
-from sglang_lite.params import SamplingParams
+from sglang_lite.params import Hint, SamplingParams
 from sglang_lite.runtime.client import Client
 from sglang_lite.runtime.launch import WorkerProcess, start_worker
 
@@ -83,6 +83,34 @@ def test_an_abort_ends_a_request_and_gives_its_pages_back(worker: WorkerProcess)
         assert stats["pages_leased"] == 0
         assert await client.ask("check") == {"sound": True}
         await client.close()
+
+    run(go())
+
+
+def test_what_is_retained_goes_with_the_program_and_with_the_client(worker: WorkerProcess) -> None:
+    async def go() -> None:
+        watcher = await Client.connect(worker.address)
+        client = await Client.connect(worker.address)
+
+        async def retained() -> Any:
+            return (await watcher.ask("stats"))["pages_retained"]
+
+        for program, text in enumerate([b"abcd", b"xyz"], 1):
+            params = SamplingParams(max_tokens=0)
+            hint = Hint(program=program, more=True)
+            await client.submit(list(text), params, hint=hint).completion()
+        assert await retained() == 7
+        client.end_program(1)
+        await client.ask("stats")
+        assert await retained() == 3
+        await client.close()
+        for _ in range(100):
+            if await retained() == 0:
+                break
+            await asyncio.sleep(0.02)
+        assert await retained() == 0
+        await watcher.close()
+        client.end_program(2)  # to a runtime that is gone: nothing happens
 
     run(go())
 

@@ -8,11 +8,22 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from sglang_lite.params import Hint
 from sglang_lite.runtime.scheduling.cache import Lease, PrefixCache
+from sglang_lite.runtime.scheduling.retention import RetentionLimits
 
 PAGES = 12
 texts = st.lists(st.integers(0, 1), min_size=1, max_size=12)
 spaces = st.sampled_from(["", "a"])
+clients = st.sampled_from([b"c", b"d"])
+hints = st.builds(
+    Hint,
+    program=st.integers(0, 2),
+    group=st.integers(0, 1),
+    more=st.booleans(),
+    retain_ms=st.sampled_from([0, 1_000, 9_000]),
+    steps_to_next=st.integers(0, 2),
+)
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -22,7 +33,9 @@ class CacheMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cache = PrefixCache(PAGES, self.page_size)
+        self.now = 0.0
+        limits = RetentionLimits(seconds=5.0, clock=lambda: self.now)
+        self.cache = PrefixCache(PAGES, self.page_size, retention=limits)
         self.running: list[tuple[Lease, np.ndarray, int]] = []
         self.holds: dict[int, tuple[str, bytes]] = {}
         self.seq = 0
@@ -69,11 +82,12 @@ class CacheMachine(RuleBasedStateMachine):
             self.running[at] = lease, longer, self.seq
             assert [self.holds[page] for page in lease.pages.tolist()] == wanted
 
-    @rule(data=st.data(), times=st.integers(1, 2))
-    def end(self, data: st.DataObject, times: int) -> None:
+    @rule(data=st.data(), times=st.integers(1, 2), hint=hints, client=clients)
+    def end(self, data: st.DataObject, times: int, hint: Hint, client: bytes) -> None:
         """Finish, or finish and then hear of an abort that was already on its way."""
         if self.running:
             lease, *_ = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
+            self.cache.retention.note(client, hint, lease.node)
             for _ in range(times):
                 self.cache.release(lease)
 
@@ -109,10 +123,33 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.drop(since)
         assert all(node.filled < since for node in self.cache.tree)
 
+    @rule(client=clients, program=st.none() | st.integers(0, 2))
+    def end_program(self, client: bytes, program: int | None) -> None:
+        self.cache.retention.end(client, program)
+        for node in self.cache.tree:
+            for branch in node.marks:
+                assert branch.client != client or program not in (None, branch.program)
+
+    @rule(seconds=st.integers(1, 6))
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+        self.cache.retention.lapse()
+        marks = [mark for node in self.cache.tree for mark in node.marks.values()]
+        assert all(self.now < mark.until <= self.now + 5.0 for mark in marks)
+
     @rule()
     def flush(self) -> None:
         self.cache.flush()
         assert self.cache.tree.evictable == 0
+
+    @rule(pages=st.integers(1, PAGES))
+    def allocate(self, pages: int) -> None:
+        """Whatever is retained, every page that no lease reads can be had."""
+        lease = Lease("", self.cache.tree.root)
+        self.cache.leases.add(lease)
+        assert self.cache.extend(lease, pages) == (lease.count == pages)
+        assert lease.count or pages > self.cache.available
+        self.cache.release(lease)
 
     @invariant()
     def every_page_has_one_owner(self) -> None:

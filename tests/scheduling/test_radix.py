@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sglang_lite.runtime.scheduling.radix import Node, RadixTree
+from sglang_lite.runtime.scheduling.node import Node
+from sglang_lite.runtime.scheduling.radix import RadixTree
 
 
 def ints(*values: int) -> np.ndarray:

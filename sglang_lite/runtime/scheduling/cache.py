@@ -18,7 +18,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sglang_lite.runtime.scheduling.radix import EMPTY, Int, Match, Node, RadixTree
+from sglang_lite.runtime.scheduling.batch import Int
+from sglang_lite.runtime.scheduling.node import Node
+from sglang_lite.runtime.scheduling.radix import EMPTY, Match, RadixTree
+from sglang_lite.runtime.scheduling.retention import Retention, RetentionLimits
 
 
 @dataclass(slots=True, eq=False)
@@ -48,11 +51,27 @@ class Lease:
 
 
 class PrefixCache:
-    """Hands out leases on pages 1 to `num_pages`; page 0 belongs to nobody."""
+    """Hands out leases on pages 1 to `num_pages`; page 0 belongs to nobody.
 
-    def __init__(self, num_pages: int, page_size: int, *, enabled: bool = True) -> None:
-        self.num_pages, self.page_size, self.enabled = num_pages, page_size, enabled
+    Args:
+        enabled: whether a request may read what another has computed.
+        whole_only: what a table of sequences could do in place of a tree, for comparisons: a text
+            can be found when its request has left, and only as a whole.
+    """
+
+    def __init__(
+        self,
+        num_pages: int,
+        page_size: int,
+        *,
+        enabled: bool = True,
+        whole_only: bool = False,
+        retention: RetentionLimits | None = None,
+    ) -> None:
+        self.num_pages, self.page_size = num_pages, page_size
+        self.enabled, self.whole_only = enabled, whole_only
         self.tree = RadixTree(page_size)
+        self.retention = Retention(self.tree, num_pages, retention or RetentionLimits())
         self.free: list[int] = list(range(num_pages, 0, -1))
         self.leases: set[Lease] = set()
         self._sources: list[Node] = []  # pinned until `settle`: pages that this plan copies from
@@ -65,7 +84,9 @@ class PrefixCache:
 
     def peek(self, tokens: Int, namespace: str) -> int:
         """How many leading tokens are cached in whole pages. Changes nothing."""
-        return self.tree.match(tokens, namespace).pages * self.page_size if self.enabled else 0
+        if not self.enabled:
+            return 0
+        return self._match(tokens, namespace, self.tree.root).pages * self.page_size
 
     # -------------------------------------------------------------- a lease's life
 
@@ -80,7 +101,7 @@ class PrefixCache:
         """Take over what others have published of `tokens` since; return the cached tokens."""
         if self.enabled:
             rest = tokens[lease.shared * self.page_size :]
-            match = self.tree.match(rest, lease.namespace, below=lease.node)
+            match = self._match(rest, lease.namespace, lease.node)
             if match.pages:
                 self._adopt(lease, match)
         return lease.foreign
@@ -104,7 +125,7 @@ class PrefixCache:
         in must be in the lease, as its own. Returns (from, to), empty when nothing is gained.
         """
         size, first = self.page_size, lease.shared * self.page_size
-        if not self.enabled or lease.count <= lease.shared:
+        if not self.enabled or self.whole_only or lease.count <= lease.shared:
             return EMPTY, EMPTY
         end = Match(lease.node, len(lease.node.pages), 0)
         found = self.tree.overlap(end, tokens[first : first + size], lease.namespace)
@@ -120,13 +141,15 @@ class PrefixCache:
         self._copied.update(zip(target.tolist(), source.tolist(), strict=True))
         return source, target
 
-    def publish(self, lease: Lease, tokens: Int, seq: int) -> None:
+    def publish(self, lease: Lease, tokens: Int, seq: int, *, leaving: bool = False) -> None:
         """Let others read the whole pages that `tokens` fill, batch `seq` the last to write them.
 
         A page that the tree holds already is read from there, and the lease's own is given back.
         """
+        if not self.enabled or (self.whole_only and not leaving):
+            return
         end = len(tokens) // self.page_size
-        while self.enabled and lease.shared < min(end, lease.count):
+        while lease.shared < min(end, lease.count):
             rest = tokens[lease.shared * self.page_size : end * self.page_size]
             match = self.tree.match(rest, lease.namespace, below=lease.node)
             if match.pages:
@@ -135,6 +158,7 @@ class PrefixCache:
             pages = lease.table[lease.shared : end]
             lease.node = self.tree.grow(lease.node, rest, pages, seq, lease.namespace)
             lease.shared = end
+        lease.node.whole = self.whole_only
 
     def release(self, lease: Lease) -> None:
         """End a lease; what it published stays cached. A second call does nothing."""
@@ -171,11 +195,13 @@ class PrefixCache:
             "pages_cached": self.tree.evictable,
             "pages_shared": self.tree.size - self.tree.evictable,
             "pages_leased": sum(each.count - each.shared for each in self.leases),
+            "pages_retained": self.tree.retained,
         }
 
     def check(self) -> None:
         """Raise AssertionError unless each page has one owner and each pin a lease behind it."""
         self.tree.check()
+        self.retention.check()
         pages, pinned = [np.array(self.free, np.int32)], 0
         for node in self.tree:
             pages.append(node.pages)
@@ -190,6 +216,19 @@ class PrefixCache:
         everything = np.arange(1, self.num_pages + 1)
         assert np.array_equal(owned, everything), "a page is lost or owned twice"
         assert pinned == 0 or self._sources, "a pin without a lease"
+
+    def _match(self, tokens: Int, namespace: str, below: Node) -> Match:
+        """The longest cached prefix that may be read of what follows `below`."""
+        match = self.tree.match(tokens, namespace, below=below)
+        node, depth, pages = match
+        while self.whole_only and node is not below:
+            if node.whole and depth == len(node.pages):
+                break
+            pages -= depth
+            assert node.parent is not None
+            node = node.parent
+            depth = len(node.pages)
+        return Match(node, depth, pages)
 
     def _adopt(self, lease: Lease, match: Match) -> None:
         """Read `match`, which lies below the lease's node, in place of own pages, if any."""

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from sglang_lite.errors import InvalidRequest
+from sglang_lite.params import Hint
+from sglang_lite.runtime.scheduling.batch import Int
 from sglang_lite.runtime.scheduling.finish import StopStrings
-from sglang_lite.runtime.scheduling.radix import Int
 from sglang_lite.runtime.scheduling.request import Key, Request
 from sglang_lite.wire import Submit, unpack
+
+NO_HINT = Hint()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,7 @@ def accept(key: Key, message: Submit, limits: Limits, arrival: int) -> Request:
             np.array(list(params.logit_bias.values()), np.float32),
         ),
         model_eos=limits.eos_token_ids,
+        hint=message.hint or NO_HINT,
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from sglang_lite.runtime.scheduling.batch import Int, Segments
 from sglang_lite.runtime.scheduling.cache import Lease
-from sglang_lite.runtime.scheduling.radix import Node
+from sglang_lite.runtime.scheduling.node import Node
 
 SHARE_FROM = 64  # a node is worth a run of its own if (readers - 1) * tokens reaches this
 

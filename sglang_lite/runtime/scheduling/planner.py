@@ -15,7 +15,7 @@ from sglang_lite.runtime.scheduling.assemble import Row
 from sglang_lite.runtime.scheduling.batch import Int
 from sglang_lite.runtime.scheduling.cache import PrefixCache
 from sglang_lite.runtime.scheduling.estimate import Estimate
-from sglang_lite.runtime.scheduling.policy import PATIENCE, Queues
+from sglang_lite.runtime.scheduling.queues import PATIENCE, Queues
 from sglang_lite.runtime.scheduling.request import Request
 
 PUBLISH_EVERY = 16  # generated tokens enter the tree in blocks of at least this many
@@ -39,6 +39,7 @@ class Planner:
     def plan(self) -> tuple[list[Row], list[tuple[Int, Int]]]:
         """The rows to compute, and the KV slots to copy."""
         self.seq += 1
+        self.cache.retention.lapse()
         self._rows, self._copies = [], []
         before = self.counters["retractions"]
         for request in list(self.running):
@@ -70,7 +71,9 @@ class Planner:
         """Take a request out, wherever it is; `publish` keeps what it computed in the cache."""
         if request.lease is not None:
             if publish:
-                self._publish(request)
+                self._publish(request, leaving=True)
+            if publish and request.ended:
+                self.cache.retention.note(request.key[0], request.hint, request.lease.node)
             self.cache.release(request.lease)
             self._slots.append(request.slot)
             self.running.remove(request)
@@ -159,9 +162,10 @@ class Planner:
             self.retract(youngest)
         return length
 
-    def _publish(self, request: Request) -> None:
+    def _publish(self, request: Request, *, leaving: bool = False) -> None:
         assert request.lease is not None
-        self.cache.publish(request.lease, request.ids[: request.written], self.seq)
+        text = request.ids[: request.written]
+        self.cache.publish(request.lease, text, self.seq, leaving=leaving)
 
     def _found(self, request: Request, start: int) -> None:
         """Count what was found in the cache, from `start` on, as far as it is prompt."""

@@ -7,7 +7,8 @@ forgets. Looking never changes it: `match` is a query; `pin`, `grow` and `evict`
 Invariants, checked by `check()` after every step of every test:
   * a node covers whole pages, and a pinned node's parent is pinned at least as often;
   * siblings differ in their first page, so finding a child is one dict lookup;
-  * a child is filled by the same batch as its parent or by a later one.
+  * a child is filled by the same batch as its parent or by a later one;
+  * `retained` pages lie on a path from the root to a mark, and a node counts the marks below it.
 
 The idea is RadixAttention's (Zheng et al., 2024, "SGLang: Efficient Execution of Structured
 Language Model Programs", section 3).
@@ -15,39 +16,18 @@ Language Model Programs", section 3).
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import count, islice
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int = NDArray[np.int32]
+from sglang_lite.runtime.scheduling.batch import Int
+from sglang_lite.runtime.scheduling.leaves import Leaves
+from sglang_lite.runtime.scheduling.node import Mark, Node
+
 EMPTY: Int = np.empty(0, np.int32)
 MOST_SIBLINGS_COMPARED = 64  # when looking for a partly equal page
-
-
-@dataclass(slots=True, eq=False)
-class Node:
-    """A run of whole pages that every sequence passing through here shares."""
-
-    key: bytes  # under which the parent knows this node
-    tokens: Int
-    pages: Int
-    parent: Node | None
-    filled: int  # the latest batch that writes KV into these pages
-    children: dict[bytes, Node] = field(default_factory=dict)
-    pins: int = 0  # leases reading this node now
-    used: int = 0  # tree time of the last pin; a counter, so tests are deterministic
-
-    def ancestry(self) -> Iterator[Node]:
-        """This node, its parent, and so on, without the root."""
-        node = self
-        while node.parent is not None:
-            yield node
-            node = node.parent
 
 
 class Match(NamedTuple):
@@ -72,10 +52,9 @@ class RadixTree:
         self.root = Node(b"", EMPTY, EMPTY, None, 0)
         self.size = 0  # pages in the tree
         self.evictable = 0  # of these, in nodes that nobody pins
+        self.retained = 0  # of these, in texts that some program waits for
         self._clock = count(1)
-        self._leaves: list[tuple[int, int, Node]] = []  # heap of (used, tie, node); may be stale
-        self._ties = count()
-        self._sweep_at = 64
+        self._leaves = Leaves()
 
     # -------------------------------------------------------------- queries
 
@@ -136,16 +115,41 @@ class RadixTree:
             if not each.pins:
                 self.evictable += len(each.pages)
                 if not each.children:
-                    self._offer(each)
+                    self._leaves.offer(each)
+
+    def keep(self, node: Node, mark: Mark) -> None:
+        """Put `mark`, of a branch that has none here, at `node`: its text is evicted late."""
+        assert mark.branch not in node.marks
+        mark.node, node.marks[mark.branch] = node, mark
+        for each in node.ancestry():
+            if not each.wishes:
+                self.retained += len(each.pages)
+            each.wishes += 1
+        if node.is_free_leaf:
+            self._leaves.offer(node)
+
+    def lapse(self, mark: Mark) -> None:
+        """Take a mark away; its text is cached like any other. A second call does nothing."""
+        node, mark.node = mark.node, None
+        if node is None:
+            return
+        del node.marks[mark.branch]
+        for each in node.ancestry():
+            each.wishes -= 1
+            if not each.wishes:
+                self.retained -= len(each.pages)
+        if node.is_free_leaf:
+            self._leaves.offer(node)
 
     def grow(self, node: Node, tokens: Int, pages: Int, filled: int, namespace: str = "") -> Node:
         """Hang `tokens` below `node`, which the caller pins; return the new end, pinned as well.
 
         The caller has matched: no child of `node` begins like `tokens`. A leaf that only the
-        caller reads is made longer instead of getting a child.
+        caller reads is made longer instead of getting a child, unless its end is of interest.
         """
         self.size += len(pages)
-        if node.parent is not None and not node.children and node.pins == 1:
+        ends = node.parent is None or node.marks or node.whole
+        if not ends and not node.children and node.pins == 1:
             node.tokens = np.concatenate((node.tokens, tokens))
             node.pages = np.concatenate((node.pages, pages))
             node.filled = max(node.filled, filled)
@@ -157,17 +161,13 @@ class RadixTree:
         return child
 
     def evict(self, wanted: int) -> Int:
-        """Forget up to `wanted` pages: from the tails of unpinned leaves, coldest leaf first.
+        """Forget up to `wanted` pages: from the tails of unpinned leaves, in order of rank.
 
-        Cost: O(log nodes) for each leaf touched.
+        Cost: O(log nodes + marks) for each leaf touched.
         """
         freed: list[Int] = []
         missing = wanted
-        while missing > 0 and self._leaves:
-            note = heapq.heappop(self._leaves)
-            if not _current(note):
-                continue
-            leaf = note[2]
+        while missing > 0 and (leaf := self._leaves.pop()):
             cut = max(0, len(leaf.pages) - missing)
             freed.append(leaf.pages[cut:])
             missing -= len(freed[-1])
@@ -179,22 +179,24 @@ class RadixTree:
         doomed = [node for node in self if node.filled >= since]
         for node in doomed:
             assert not node.pins, "a node of a failed batch is still pinned"
+            for mark in list(node.marks.values()):
+                self.lapse(mark)
             self.size -= len(node.pages)
             self.evictable -= len(node.pages)
         for node in doomed:
             parent = node.parent
             assert parent is not None
             del parent.children[node.key]
-            if parent.filled < since and not parent.pins and not parent.children:
-                self._offer(parent)
+            if parent.filled < since and parent.is_free_leaf:
+                self._leaves.offer(parent)
         for node in doomed:
             node.parent = None
         return np.concatenate([node.pages for node in doomed]) if doomed else EMPTY
 
     def check(self) -> None:
         """Raise AssertionError unless every invariant holds. O(tree)."""
-        offered = {id(note[2]) for note in self._leaves if _current(note)}
-        size = evictable = 0
+        offered = self._leaves.current()
+        size = evictable = retained = 0
         for node in self:
             parent = node.parent
             assert parent is not None
@@ -204,10 +206,14 @@ class RadixTree:
             assert node.pins >= 0
             assert parent is self.root or parent.pins >= node.pins
             assert parent.filled <= node.filled
-            assert node.pins or node.children or id(node) in offered, "a leaf nobody can evict"
+            assert not node.is_free_leaf or node in offered, "a leaf nobody can evict"
+            assert all(m.node is node and m.branch == b for b, m in node.marks.items())
+            below = sum(child.wishes for child in node.children.values())
+            assert node.wishes == len(node.marks) + below, "a mark is counted wrongly"
             size += len(node.pages)
             evictable += 0 if node.pins else len(node.pages)
-        assert (size, evictable) == (self.size, self.evictable)
+            retained += len(node.pages) if node.wishes else 0
+        assert (size, evictable, retained) == (self.size, self.evictable, self.retained)
 
     # -------------------------------------------------------------- inside
 
@@ -225,7 +231,7 @@ class RadixTree:
         parent = low.parent
         assert parent is not None
         top = Node(low.key, low.tokens[:at], low.pages[:depth], parent, low.filled)
-        top.pins, top.used = low.pins, low.used
+        top.pins, top.used, top.wishes = low.pins, low.used, low.wishes
         parent.children[top.key] = top
         low.tokens, low.pages, low.parent = low.tokens[at:], low.pages[depth:], top
         low.key = self._key(top, low.tokens, "")
@@ -237,24 +243,32 @@ class RadixTree:
         removed = len(leaf.pages) - pages
         self.size -= removed
         self.evictable -= removed
+        self.retained -= removed if leaf.wishes else 0
         if pages:
             leaf.tokens, leaf.pages = leaf.tokens[: pages * self.page_size], leaf.pages[:pages]
-            self._offer(leaf)
+            leaf.whole = False
+            self._leaves.offer(leaf)
             return
         parent = leaf.parent
         assert parent is not None
         del parent.children[leaf.key]
         leaf.parent = None
-        if parent is not self.root and not parent.pins and not parent.children:
-            self._offer(parent)
+        self._hand_up(leaf, parent)
+        if parent.is_free_leaf:
+            self._leaves.offer(parent)
 
-    def _offer(self, leaf: Node) -> None:
-        """Note that `leaf` may be evicted. Stale notes are skipped, and now and then swept."""
-        if len(self._leaves) > self._sweep_at:
-            self._leaves = [note for note in self._leaves if _current(note)]
-            heapq.heapify(self._leaves)
-            self._sweep_at = 2 * len(self._leaves) + 64
-        heapq.heappush(self._leaves, (leaf.used, next(self._ties), leaf))
+    def _hand_up(self, leaf: Node, parent: Node) -> None:
+        """What is left of a marked text is its beginning: let the marks of a removed leaf be there,
+        one of each branch."""
+        for mark in leaf.marks.values():
+            if parent is self.root:
+                mark.node = None
+            elif mark.branch in parent.marks:
+                mark.node = None
+                for each in parent.ancestry():
+                    each.wishes -= 1  # the other one remains, so that this is never the last
+            else:
+                mark.node, parent.marks[mark.branch] = parent, mark
 
     def _key(self, node: Node, tokens: Int, namespace: str) -> bytes:
         page = tokens[: self.page_size]
@@ -268,9 +282,3 @@ def _common(left: Int, right: Int) -> int:
     size = min(len(left), len(right))
     differ = np.flatnonzero(left[:size] != right[:size])
     return int(differ[0]) if differ.size else size
-
-
-def _current(note: tuple[int, int, Node]) -> bool:
-    """Whether the leaf has been neither pinned, nor extended, nor forgotten since."""
-    used, _, leaf = note
-    return leaf.used == used and not leaf.pins and not leaf.children and leaf.parent is not None

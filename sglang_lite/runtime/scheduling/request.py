@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sglang_lite.params import SamplingParams
+from sglang_lite.params import Hint, SamplingParams
 from sglang_lite.runtime.grammar.protocol import Matcher, Ticket
 from sglang_lite.runtime.scheduling.batch import Float, Int
 from sglang_lite.runtime.scheduling.cache import Lease
@@ -35,6 +35,7 @@ class Request:
     stops: StopStrings
     bias: tuple[Int, Float]  # ids and what is added to their logits
     model_eos: frozenset[int]  # the ids that a grammar's end is said with
+    hint: Hint
     ticket: Ticket | None = None  # of its grammar, which it waits for before it is queued
     matcher: Matcher | None = None  # where it stands in that grammar
 
@@ -54,6 +55,12 @@ class Request:
     @property
     def tokens(self) -> Int:
         return self.ids[: self.known]
+
+    @property
+    def group(self) -> tuple[int, int] | None:
+        """The branches of one program that start from one text, this request among them."""
+        hint = self.hint
+        return (hint.program, hint.group) if hint.program and hint.group else None
 
     @property
     def drawn(self) -> int:

@@ -23,7 +23,7 @@ from sglang_lite.runtime.scheduling.intake import Limits, accept
 from sglang_lite.runtime.scheduling.layout import SHARE_FROM
 from sglang_lite.runtime.scheduling.output import Outbox
 from sglang_lite.runtime.scheduling.planner import Planner
-from sglang_lite.runtime.scheduling.policy import Queues
+from sglang_lite.runtime.scheduling.queues import Queues
 from sglang_lite.runtime.scheduling.request import Key, Request
 from sglang_lite.wire import Finish, FinishReason, Submit
 
@@ -100,6 +100,7 @@ class Scheduler:
         """End all requests of a client that is gone; nothing is said to it any more."""
         for key in [key for key in self.requests if key[0] == client]:
             self.abort(key)
+        self.cache.retention.end(client)
         self.outbox.forget(client)
 
     # -------------------------------------------------------------- a step
