@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import msgspec
 
-from sglang_lite.errors import RuntimeUnavailable
+from sglang_lite.errors import InvalidRequest, RuntimeUnavailable
+from sglang_lite.global_config import global_config
 from sglang_lite.lang.backends.encoder import Encoder, common
 from sglang_lite.lang.backends.json_api import JsonApi
 from sglang_lite.lang.backends.protocol import Ask, Part
@@ -120,7 +121,8 @@ class HttpBackend(Templated):
             cut = found[1] if found else 0
         elif matched is not None:
             cut = len(table[ids[-1]])
-        text = Detokenizer(self.tokenizer, (), skip_special=True, trim=True)
+        skip = global_config.skip_special_tokens_in_output
+        text = Detokenizer(self.tokenizer, (), skip_special=skip, trim=True)
         shown = text.feed(ids, Finish(FinishReason.STOP, matched, cut))
         return Generated(shown, tuple(text.kept_ids), text.tail)
 
@@ -132,6 +134,19 @@ class HttpBackend(Templated):
             raise RuntimeUnavailable(f"no runtime answers at {self.address}: {error}") from error
         info: dict[str, Any] = response.json()
         return info
+
+    def get_server_info(self) -> dict[str, Any]:
+        """Numbers of the runtime: rows, pages by owner, cached and computed tokens."""
+        info: dict[str, Any] = shared_loop().run(self._api.get("/get_server_info"))
+        return info
+
+    def flush_cache(self) -> bool:
+        """Forget every cached page; False while requests are running."""
+        try:
+            shared_loop().run(self._api.post("/flush_cache", {}))
+        except InvalidRequest:
+            return False
+        return True
 
     def shutdown(self) -> None:
         """Close the connections; the server goes on."""
@@ -153,6 +168,7 @@ def _sampling(params: SamplingParams, n: int) -> dict[str, Any]:
     fields["max_new_tokens"] = fields.pop("max_tokens")
     fields["min_new_tokens"] = fields.pop("min_tokens")
     fields["stop"], fields["stop_token_ids"] = list(params.stop), list(params.stop_token_ids)
+    fields["skip_special_tokens"] = global_config.skip_special_tokens_in_output
     return {**{k: v for k, v in fields.items() if v is not None}, "n": n}
 
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sglang_lite.config import EngineConfig
+from sglang_lite.global_config import global_config
 from sglang_lite.lang.backends.encoder import Encoder, common
 from sglang_lite.lang.backends.protocol import Ask, Part
 from sglang_lite.lang.choices import Scores
@@ -58,6 +59,7 @@ class ClientBackend(Templated):
             constraint=ask.constraint,
             hint=ask.hint,
             logits_from=start,
+            skip_special_tokens=global_config.skip_special_tokens_in_output,
         )
         try:
             if ask.n > 1:
@@ -103,6 +105,14 @@ class ClientBackend(Templated):
 
     async def cache_prefix(self, text: str) -> None:
         """Nothing to do: see `wants_prefix`."""
+
+    def get_server_info(self) -> dict[str, Any]:
+        """Numbers of the runtime: rows, pages by owner, cached and computed tokens."""
+        return shared_loop().run(self.client.ask("stats"))
+
+    def flush_cache(self) -> bool:
+        """Forget every cached page; False while requests are running."""
+        return bool(shared_loop().run(self.client.ask("flush"))["flushed"])
 
     async def _score(
         self, asked: Sequence[tuple[list[int], int]], hint: Hint | None
@@ -162,14 +172,6 @@ class Runtime(ClientBackend):
             self._worker.stop()
             raise
         self.address = self._worker.address
-
-    def get_server_info(self) -> dict[str, Any]:
-        """Numbers of the runtime: rows, pages by owner, cached and computed tokens."""
-        return shared_loop().run(self.client.ask("stats"))
-
-    def flush_cache(self) -> bool:
-        """Forget every cached page; False while requests are running."""
-        return bool(shared_loop().run(self.client.ask("flush"))["flushed"])
 
     def shutdown(self) -> None:
         """End the runtime; a second call does nothing."""

@@ -1,0 +1,1 @@
+"""SGLang's package for what its benchmarks share; our own tests are not in here."""
