@@ -97,14 +97,15 @@ class ChatTemplate:
 
     def get_prompt(self, messages: Sequence[Message]) -> str:
         """The text of whole turns; a system turn without content has the default one's."""
-        text = ""
-        for at, message in enumerate(messages):
+        text, written = "", list[Message]()
+        for message in messages:
             content = message["content"]
             if content is None and message["role"] == "system":
                 content = self.default_system_prompt
             if content is not None:
-                before, after = self.get_prefix_and_suffix(message["role"], messages[:at])
+                before, after = self.get_prefix_and_suffix(message["role"], written)
                 text += f"{before}{content}{after}"
+                written.append(message)
         return text
 
 
