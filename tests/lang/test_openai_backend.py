@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from sglang_lite.loop import shared_loop
 from sglang_lite.params import SamplingParams
 
 sys.path.append(str(Path(__file__).parent.parent / "server"))
-from live_server import LiveServer, fake_text, tokenizer
+from live_server import LiveServer, eventually, fake_text, tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +138,22 @@ def test_constraints_and_other_extensions_reach_a_server_that_has_them(complete:
     assert re.fullmatch("[0-9]{3}-[a-c]", state["code"])
     assert re.fullmatch('{"x":-?[0-9]+}?', state["json"])
     assert state["b"] in ("True", "False")
+
+
+@pytest.mark.parametrize("kind", ["completion", "endpoint"])
+def test_an_answer_that_nobody_waits_for_is_aborted(live: LiveServer, kind: str) -> None:
+    backend: Any = sgl.RuntimeEndpoint(live.url)
+    if kind == "completion":
+        backend = OpenAI("fake", False, base_url=live.url + "/v1")
+    ask = Ask(Prompt(("Once",)), SamplingParams(max_tokens=100_000))
+
+    async def first_of() -> str:
+        async with aclosing(backend.generate(ask)) as parts:
+            return str((await anext(parts)).text)
+
+    assert shared_loop().run(first_of())
+    assert eventually(live.idle)
+    backend.shutdown()
 
 
 def test_select_scores_exactly_the_options(live: LiveServer, complete: OpenAI) -> None:
@@ -357,6 +374,22 @@ def test_logprobs_of_a_part_of_the_prompt_are_refused() -> None:
 
     with pytest.raises(Unsupported, match="logprob_start_len"):
         shared_loop().run(all_of_it())
+
+
+def test_our_endpoint_has_logprobs_of_a_part_of_the_prompt(live: LiveServer) -> None:
+    backend: Any = sgl.RuntimeEndpoint(live.url)
+    params = SamplingParams(max_tokens=2, temperature=0, logprobs=0)
+
+    async def last(start: int) -> Any:
+        parts = [
+            part
+            async for part in backend.generate(Ask(Prompt(("Once",)), params, logprob_start=start))
+        ]
+        return parts[-1].meta
+
+    scored = shared_loop().run(last(2))["input_token_logprobs"]
+    assert [each[1] for each in scored] == [*b"nce"]
+    backend.shutdown()
 
 
 def test_the_key_and_the_address_come_from_the_environment(monkeypatch: Any) -> None:

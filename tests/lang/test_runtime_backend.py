@@ -11,6 +11,7 @@ import sglang_lite as sgl
 from sglang_lite.lang.backends.encoder import Encoder
 from sglang_lite.lang.model_template import ModelTemplate
 from sglang_lite.lang.prompt import Generated, Prompt
+from sglang_lite.lang.templates import Opening
 from sglang_lite.testing import ByteTokenizer
 
 FAKE = "sglang_lite.testing:fake_core"
@@ -183,9 +184,9 @@ def test_a_template_that_rewrites_the_past_is_followed_afresh() -> None:
 
     template = ModelTemplate(render, lambda before, after: seen.append((before, after)))
     opening = template.begin([], "user", "")
-    assert opening == ("1 turns [user:", False)
+    assert opening == Opening("1 turns [user:")
     messages = [{"role": "user", "content": "hi"}]
     assert template.end(messages, "user") == "]"
     again = template.begin(messages, "user", "1 turns [user:hi]")
-    assert again == ("2 turns [user:hi][user:", True)
+    assert again == Opening("2 turns [user:hi][user:", afresh=True)
     assert seen == [("1 turns [user:hi]", "2 turns [user:hi][user:")]

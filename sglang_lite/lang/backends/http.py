@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import httpx
@@ -62,10 +63,11 @@ class HttpBackend(Templated):
             yield Part(samples=samples, meta=meta)
             return
         seen, last = 0, None
-        async for last in self._api.stream("/generate", {**body, "stream": True}):
-            if last["text"][seen:]:
-                yield Part(last["text"][seen:], meta=last["meta_info"])
-                seen = len(last["text"])
+        async with aclosing(self._api.stream("/generate", {**body, "stream": True})) as events:
+            async for last in events:
+                if last["text"][seen:]:
+                    yield Part(last["text"][seen:], meta=last["meta_info"])
+                    seen = len(last["text"])
         if last is None:
             raise RuntimeUnavailable(f"{self.address} sent an empty stream.")
         yield Part(samples=(self._generated(last, params),), meta=last["meta_info"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -64,7 +64,7 @@ class JsonApi:
         """
         return await self._whole("POST", path, body)
 
-    async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[Any]:
+    async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
         """The events that answer `body`; raises what `post` does, also in the middle."""
         async with self._open("POST", path, body) as response:
             async for line in response.aiter_lines():

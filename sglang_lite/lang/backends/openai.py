@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -117,9 +118,10 @@ class OpenAI(Templated):
             yield answer.end(text if ask.n == 1 else "")
             return
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-        async for event in self._api.stream(path, body):
-            if text := answer.take(event):
-                yield Part(text)
+        async with aclosing(self._api.stream(path, body)) as events:
+            async for event in events:
+                if text := answer.take(event):
+                    yield Part(text)
         yield answer.end()
 
     async def score(
