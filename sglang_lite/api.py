@@ -6,7 +6,7 @@ from typing import Any
 
 import sglang_lite
 from sglang_lite.errors import Unsupported
-from sglang_lite.lang.program import as_backend
+from sglang_lite.lang.backends.default import as_backend
 
 
 def flush_cache(backend: Any = None) -> bool:

@@ -24,13 +24,13 @@ class GlobalConfig:
     @property
     def default_backend(self) -> Any:
         """What runs programs that are not given a backend; None: nothing does."""
-        from sglang_lite.lang import program  # which backends read this module
+        from sglang_lite.lang.backends import default  # which backends read this module
 
-        return program._default[0] if program._default else None
+        return default._default[0] if default._default else None
 
     @default_backend.setter
     def default_backend(self, backend: Any) -> None:
-        from sglang_lite.lang.program import set_default_backend
+        from sglang_lite.lang.backends.default import set_default_backend
 
         set_default_backend(backend)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
+        self._posted: deque[Callable[[], object]] = deque()
         self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
@@ -30,6 +32,28 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def post(self, act: Callable[[], object]) -> None:
+        """Call `act` there soon; many calls that are posted meanwhile cost one waking.
+
+        Raises:
+            RuntimeUnavailable: the loop was closed.
+        """
+        self._posted.append(act)
+        if len(self._posted) == 1:
+            try:
+                self.loop.call_soon_threadsafe(self._act)
+            except RuntimeError:
+                raise RuntimeUnavailable("this runtime was closed.") from None
+
+    def _act(self) -> None:
+        while self._posted:
+            try:
+                self._posted[0]()
+            except Exception as error:  # noqa: BLE001 - those who posted others must not suffer
+                context = {"message": "an action in the loop failed", "exception": error}
+                self.loop.call_exception_handler(context)
+            self._posted.popleft()  # only now: as long as it stands there, nobody need wake us
 
     async def await_here(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` there and await it in the caller's loop."""

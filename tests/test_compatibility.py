@@ -20,7 +20,7 @@ from sglang_lite.api import flush_cache, get_server_info
 from sglang_lite.errors import InvalidConfig, InvalidRequest, RuntimeUnavailable, Unsupported
 from sglang_lite.global_config import global_config
 from sglang_lite.lang.backends.openai import OpenAI
-from sglang_lite.lang.program import _default
+from sglang_lite.lang.backends.default import _default
 from sglang_lite.test.test_utils import add_common_sglang_args_and_parse, select_sglang_backend
 from sglang_lite.testing import ScriptedBackend
 

@@ -6,8 +6,10 @@ tokens, never over the prompt's last one as well.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Protocol
 
 
@@ -84,6 +86,45 @@ class UnconditionalLikelihoodNormalized:
 token_length_normalized = TokenLengthNormalized()
 greedy_token_selection = GreedyTokenSelection()
 unconditional_likelihood_normalized = UnconditionalLikelihoodNormalized()
+
+
+METHODS: dict[str, ChoicesMethod] = {
+    "token_length_normalized": token_length_normalized,
+    "greedy_token_selection": greedy_token_selection,
+    "unconditional_likelihood_normalized": unconditional_likelihood_normalized,
+}
+
+
+def decide(
+    scores: Scores, method: ChoicesMethod, temperature: float = 0.0, seed: int | None = None
+) -> Decision:
+    """Choose by `method`, or at a `temperature` above 0 at random by likelihood.
+
+    The meta data are those of every method that the scores allow, `chosen` (method -> index) and
+    `probs`: softmax of the options' summed logprobs, the model's own odds among these texts.
+    """
+    meta: dict[str, Any] = {}
+    chosen = {}
+    for name, each in METHODS.items():
+        if scores.unconditional is not None or not each.needs_unconditional:
+            made = each(scores)
+            meta |= made.meta
+            chosen[name] = made.index
+    probs = _softmax([sum(row) for row in scores.tokens])
+    if temperature > 0:
+        weights = _softmax([sum(row) / temperature for row in scores.tokens])
+        index = Random(seed).choices(range(len(weights)), weights)[0]
+    else:
+        made = method(scores)
+        meta |= made.meta
+        index = made.index
+    return Decision(index, {**meta, "chosen": chosen, "probs": probs})
+
+
+def _softmax(values: Sequence[float]) -> list[float]:
+    top = max(values)
+    powers = [math.exp(value - top) for value in values]
+    return [power / sum(powers) for power in powers]
 
 
 def _meta(scores: Scores) -> dict[str, Any]:

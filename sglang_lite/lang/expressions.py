@@ -106,10 +106,16 @@ def select(
     choices: Sequence[str] | None = None,
     temperature: float = 0.0,
     choices_method: ChoicesMethod | None = None,
+    all_scores: bool | None = None,
 ) -> Select:
     """The one of `choices` that the model finds likeliest, by `choices_method`.
 
-    `temperature` is there for programs written for SGLang; a likelihood does not depend on it.
+    The meta data have what each method found, and the options' probabilities, `probs`.
+
+    Args:
+        temperature: above 0: choose at random, by likelihood to the power of 1 / temperature.
+        all_scores: also of methods that need the options' logprobs without the prompt; None: where
+            that costs little (on a runtime of ours).
 
     Raises:
         InvalidRequest: there is nothing to choose from, or a choice is empty.
@@ -117,7 +123,8 @@ def select(
     options = tuple(choices or ())
     if not options or not all(isinstance(each, str) and each for each in options):
         raise InvalidRequest("`choices` needs one or more texts, none empty.", param="choices")
-    return Select(name, options, choices_method or token_length_normalized)
+    method = choices_method or token_length_normalized
+    return Select(name, options, method, temperature, all_scores)
 
 
 def role(name: str, content: object = None) -> Expr:

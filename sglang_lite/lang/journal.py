@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 
@@ -15,52 +16,57 @@ class Entry(NamedTuple):
 
 
 class Journal:
-    """Written from one loop, read from any thread or loop."""
+    """Written by one thread at a time, read from any thread or loop.
+
+    A reader says how to wake it before it looks whether there is more, and a writer looks whom to
+    wake after it wrote: so nothing is missed, and without readers nothing is locked.
+    """
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []
         self._closed = False
         self._error: BaseException | None = None
-        self._changed = threading.Condition()
-        self._wake: set[Callable[[], None]] = set()
+        self._wake: list[Callable[[], None]] = []
 
     def add(self, variable: str | None, text: str, meta: dict[str, Any]) -> None:
-        with self._changed:
-            self._entries.append(Entry(variable, text, meta))
-            self._announce()
+        self._entries.append(Entry(variable, text, meta))
+        self._announce()
 
     def close(self, error: BaseException | None = None) -> None:
         """No more will come; `error` is raised to those who read to the end."""
-        with self._changed:
-            if not self._closed:
-                self._closed, self._error = True, error
-                self._announce()
+        if not self._closed:
+            self._error, self._closed = error, True
+            self._announce()
 
     def __iter__(self) -> Iterator[Entry]:
-        at = 0
-        while True:
-            with self._changed:
-                while not self._closed and len(self._entries) <= at:
-                    self._changed.wait()
-                news = self._entries[at:]
-            if not news:
-                return self._end()
-            yield from news
-            at += len(news)
-
-    async def __aiter__(self) -> AsyncIterator[Entry]:
-        loop, event, at = asyncio.get_running_loop(), asyncio.Event(), 0
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(event.set)
-
-        with self._changed:
-            self._wake.add(wake)
+        changed, at = threading.Event(), 0
+        self._wake.append(changed.set)
         try:
             while True:
-                event.clear()
-                with self._changed:
-                    news, closed = self._entries[at:], self._closed
+                changed.clear()
+                closed, news = self._closed, self._entries[at:]
+                yield from news
+                at += len(news)
+                if not news:
+                    if closed:
+                        self._end()
+                        return
+                    changed.wait()
+        finally:
+            self._wake.remove(changed.set)
+
+    async def __aiter__(self) -> AsyncIterator[Entry]:
+        loop, changed, at = asyncio.get_running_loop(), asyncio.Event(), 0
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the reader's loop is closed
+                loop.call_soon_threadsafe(changed.set)
+
+        self._wake.append(wake)
+        try:
+            while True:
+                changed.clear()
+                closed, news = self._closed, self._entries[at:]
                 for entry in news:
                     yield entry
                 at += len(news)
@@ -68,16 +74,14 @@ class Journal:
                     if closed:
                         self._end()
                         return
-                    await event.wait()
+                    await changed.wait()
         finally:
-            with self._changed:
-                self._wake.discard(wake)
+            self._wake.remove(wake)
 
     def _end(self) -> None:
         if self._error is not None:
             raise self._error
 
     def _announce(self) -> None:
-        self._changed.notify_all()
-        for wake in self._wake:
+        for wake in tuple(self._wake):
             wake()

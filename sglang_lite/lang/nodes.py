@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from sglang_lite.lang.choices import ChoicesMethod, token_length_normalized
 from sglang_lite.params import Constraint
 
-_PACKAGE = __name__.rpartition(".")[0]
+_PACKAGE = __name__.partition(".")[0]
+_LANGUAGE = __name__.rpartition(".")[0] + "."
 
 
 class Place(NamedTuple):
@@ -24,9 +25,9 @@ class Place(NamedTuple):
 
 
 def here() -> Place:
-    """The nearest line outside this package: the program's."""
+    """The nearest line outside the language: the program's."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+    while frame.f_globals.get("__name__", "").startswith(_LANGUAGE) and frame.f_back is not None:
         frame = frame.f_back
     return Place(frame.f_code.co_filename, frame.f_lineno)
 
@@ -37,11 +38,26 @@ class Expr:
 
     place: Place = field(default_factory=here, kw_only=True)
 
+    waits: ClassVar[bool] = False  # whether executing it waits for a backend or another branch
+
+    @property
+    def sets(self) -> str | None:
+        """The variable that it sets."""
+        return None
+
     def __add__(self, other: object) -> Concat:
-        return Concat((*parts_of(self), *parts_of(other)))
+        return Concat((*parts_of(self), *parts_of(other)), place=self.place)
 
     def __radd__(self, other: object) -> Concat:
-        return Concat((*parts_of(other), *parts_of(self)))
+        return Concat((*parts_of(other), *parts_of(self)), place=self.place)
+
+
+class _Named(Expr):
+    name: str | None
+
+    @property
+    def sets(self) -> str | None:
+        return self.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +71,7 @@ class Concat(Expr):
 
 
 @dataclass(frozen=True, eq=False)
-class Gen(Expr):
+class Gen(_Named):
     """Generated text. `options` are sampling parameters under our own names, as far as given."""
 
     name: str | None
@@ -63,15 +79,22 @@ class Gen(Expr):
     n: int = 1
     constraint: Constraint | None = None
     ends: tuple[str, ...] = ()  # stops that the constraint needs, besides those asked for
+    logprob_start: int | None = None  # first prompt position whose logprob is wanted
+
+    waits: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, eq=False)
-class Select(Expr):
+class Select(_Named):
     """One of several texts, by the model's likelihoods."""
 
     name: str | None
     choices: tuple[str, ...]
     method: ChoicesMethod = token_length_normalized
+    temperature: float = 0.0
+    all_scores: bool | None = None  # of all methods, not only of this one; None: if it costs little
+
+    waits: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,17 +115,57 @@ class ScopeBegin(Expr):
 
 
 @dataclass(frozen=True, eq=False)
-class ScopeEnd(Expr):
+class ScopeEnd(_Named):
     """up to here."""
 
     name: str
 
 
 @dataclass(frozen=True, eq=False)
-class Argument(Expr):
-    """Stands for an argument of a program while its static prefix is looked for."""
+class Assign(_Named):
+    """A variable that the program sets itself."""
 
     name: str
+    value: Any
+
+
+class Opaque(Exception):
+    """A traced program asks for what only a run can tell."""
+
+
+class Unknown(Expr):
+    """Stands for a text while a program is traced: it can be appended, and nothing else."""
+
+    def _refuse(self, *_: object) -> NoReturn:
+        name = getattr(self, "name", "?")
+        raise Opaque(f"the value of {name!r} is not known before the program runs")
+
+    __str__ = __format__ = __len__ = __iter__ = __bool__ = __getitem__ = _refuse
+    __contains__ = __int__ = __float__ = __lt__ = __gt__ = _refuse
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or self._refuse()
+
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Argument(Unknown):
+    """An argument of the program."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Variable(Unknown):
+    """What a branch generates."""
+
+    name: str
+    source: tuple[int, ...]  # the branch
+
+    def __await__(self) -> Generator[Any, None, Variable]:
+        yield from ()
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +186,3 @@ def parts_of(value: object) -> tuple[Expr, ...]:
     if isinstance(value, Expr):
         return (value,)
     raise ValueError(f"only text and expressions can be appended, not {value!r}")
-
-
-def names_of(parts: Sequence[Expr]) -> list[str]:
-    """The variables that `parts` set."""
-    return [x.name for x in parts if isinstance(x, (Gen, Select, ScopeEnd)) and x.name]

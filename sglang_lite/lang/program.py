@@ -2,71 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sglang_lite.errors import InvalidRequest
-from sglang_lite.lang.backends.protocol import Backend
-from sglang_lite.lang.branch import Branch, Run
+from sglang_lite.lang.async_state import AsyncState
+from sglang_lite.lang.backends.default import as_backend, set_default_backend
+from sglang_lite.lang.branch import Branch
+from sglang_lite.lang.cells import Cell
 from sglang_lite.lang.errors import ProgramError
-from sglang_lite.lang.state import ProgramState
+from sglang_lite.lang.options import SAMPLING, sampling_of
+from sglang_lite.lang.run import Run
+from sglang_lite.lang.state import ProgramState, State
 from sglang_lite.loop import shared_loop
 
 __all__ = ["Program", "ProgramError", "function", "set_default_backend"]
 
-# run options -> sampling parameters
-SAMPLING = {
-    "max_new_tokens": "max_tokens",
-    "max_tokens": "max_tokens",
-    "min_tokens": "min_tokens",
-    "stop": "stop",
-    "stop_token_ids": "stop_token_ids",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "min_p": "min_p",
-    "frequency_penalty": "frequency_penalty",
-    "presence_penalty": "presence_penalty",
-    "repetition_penalty": "repetition_penalty",
-    "logit_bias": "logit_bias",
-    "ignore_eos": "ignore_eos",
-}
-
-_default: list[Backend] = []
-
-
-def set_default_backend(backend: Any) -> None:
-    """What runs programs that are not given a backend: a backend of the language or an Engine."""
-    _default[:] = [as_backend(backend)]
-
-
-def as_backend(backend: Any) -> Backend:
-    """`backend` as the language needs it.
-
-    Raises:
-        InvalidRequest: there is none, neither given nor set.
-    """
-    if backend is None:
-        if not _default:
-            raise InvalidRequest(
-                "no backend: pass one (run(backend=...)) or call set_default_backend(Runtime(...))."
-            )
-        return _default[0]
-    if wrap := getattr(backend, "as_language_backend", None):  # an Engine
-        wrapped: Backend = wrap()
-        return wrapped
-    known: Backend = backend
-    return known
+RUN = ("backend", "stream", "seed", "timeout", "hints", "parallel", "use_thread")
 
 
 class Program:
     """A function of a `ProgramState`, with some of its arguments bound.
 
     Args:
-        num_api_spec_tokens: of SGLang's interface; for completion APIs, and carried along only.
+        body: `def` or `async def`; the first argument is the state.
+        num_api_spec_tokens: tokens to ask a completion API for in one call that later gens, too,
+            are answered from, as long as the text between them is what the model wrote.
+
+    Raises:
+        TypeError: the body has no argument for the state, or one with a name that `run` needs.
     """
 
     def __init__(
@@ -78,14 +45,26 @@ class Program:
     ) -> None:
         self.body, self.num_api_spec_tokens = body, num_api_spec_tokens
         self.bound = dict(bound or {})
-        names = list(inspect.signature(body).parameters)
-        if not names:
+        self.is_async = inspect.iscoroutinefunction(body)
+        parameters = list(inspect.signature(body).parameters.values())
+        if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
             raise TypeError(f"{body.__name__}() needs a first argument for the program's state")
-        self.arguments = names[1:]
+        self.arguments = [each.name for each in parameters[1:]]
+        self.takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
+        if taken := next((name for name in self.arguments if name in RUN), None):
+            raise TypeError(
+                f"{body.__name__}() has an argument {taken!r}, which is an option of run(); "
+                "give it another name"
+            )
         functools.update_wrapper(self, body)
 
     def bind(self, **arguments: Any) -> Program:
-        """This program with `arguments` given."""
+        """This program with `arguments` given.
+
+        Raises:
+            TypeError: the program has no such argument.
+        """
+        self._know(arguments)
         return Program(
             self.body,
             num_api_spec_tokens=self.num_api_spec_tokens,
@@ -94,8 +73,8 @@ class Program:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run; given another program's state first, continue that one instead."""
-        if arguments and isinstance(arguments[0], ProgramState):
-            return self.body(*arguments, **{**self.bound, **named})
+        if arguments and isinstance(arguments[0], State):
+            return self.body(*arguments, **{**named, **self.bound})
         return self.run(*arguments, **named)
 
     def run(
@@ -104,6 +83,10 @@ class Program:
         backend: Any = None,
         stream: bool = False,
         seed: int | None = None,
+        timeout: float | None = None,
+        hints: bool = True,
+        parallel: bool = True,
+        use_thread: bool = True,
         **named: Any,
     ) -> ProgramState:
         """Start the program. Reading the state waits; this returns when the body has.
@@ -112,26 +95,80 @@ class Program:
         none: `temperature=0, max_new_tokens=64`, ...
 
         Args:
-            stream: return at once, with the body running in a thread of its own.
+            stream: return at once, with the body running beside.
             seed: makes the run reproducible: each gen gets a seed derived from it and from its
                 place in the program.
+            timeout: seconds that a gen or select may take; then it fails with TimeoutError.
+            hints: tell the runtime what is known of the program (what is kept, what forks).
+            parallel: let branches generate side by side.
+            use_thread: there for programs written for SGLang; nothing depends on it.
+
+        Raises:
+            TypeError: a name is neither an argument nor a sampling parameter.
+            Exception: whatever the body raises.
         """
         own, options = self.split(named)
-        state = self.start(as_backend(backend), options, seed)
-        if stream:
-            self._in_thread(state, arguments, own)
-            return state
-        try:
-            state.ret_value = self.body(state, *arguments, **own)
-        finally:
-            finish(state)
+        state = self.start(backend, options, seed, timeout, hints=hints, parallel=parallel)
+        ended = self.live_beside(state, arguments, own) if self.is_async or stream else None
+        if ended is None:
+            self.live(state, arguments, own)
+        elif not stream:
+            ended.get()
         return state
 
-    def run_batch(self, batch: Sequence[Mapping[str, Any]], **options: Any) -> Any:
+    async def arun(self, *arguments: Any, **named: Any) -> ProgramState:
+        """Run to the end: of the body, and of all that it appended. Takes what `run` takes.
+
+        An `async def` body runs in the caller's loop, another one in a thread.
+        """
+        settings = {name: named.pop(name) for name in RUN if name in named}
+        settings.pop("stream", None), settings.pop("use_thread", None)
+        own, options = self.split(named)
+        state = self.start(settings.pop("backend", None), options, **settings)
+        try:
+            if self.is_async:
+                await self.alive(state, arguments, own)
+            else:
+                await self.live_beside(state, arguments, own)
+            await AsyncState(state._branch).sync()
+        except asyncio.CancelledError:
+            state.cancel()
+            raise
+        return state
+
+    def run_batch(self, batch: Sequence[Any], **options: Any) -> Any:
         """Run once for each dict of arguments; see `lang.batch.run_batch`."""
         from sglang_lite.lang.batch import run_batch
 
         return run_batch(self, batch, **options)
+
+    async def arun_batch(self, batch: Sequence[Any], **options: Any) -> list[ProgramState]:
+        """The same in an event loop; see `lang.batch.arun_batch`."""
+        from sglang_lite.lang.batch import arun_batch
+
+        return await arun_batch(self, batch, **options)
+
+    def trace(self, *, backend: Any = None, **named: Any) -> Any:
+        """What the program would do, as far as its arguments and outputs do not decide; see
+        `lang.trace.trace`."""
+        from sglang_lite.lang.trace import trace
+
+        return trace(self, named, backend)
+
+    def cache(self, backend: Any = None) -> str:
+        """Have the backend compute the text with which every run begins; return it."""
+        from sglang_lite.lang.trace import static_prefix
+
+        chosen = as_backend(backend)
+        if prefix := static_prefix(self, chosen, self.arguments):
+            shared_loop().run(chosen.cache_prefix(prefix))
+        return prefix
+
+    def compile(self, *, backend: Any = None, **named: Any) -> Any:
+        """The program with its graph; see `lang.trace.Compiled`."""
+        from sglang_lite.lang.trace import Compiled
+
+        return Compiled(self, self.trace(backend=backend, **named), backend)
 
     # -------------------------------------------------------------- parts of a run
 
@@ -140,45 +177,112 @@ class Program:
 
         A name that the program has as an argument is the program's.
         """
-        own = {**self.bound, **{k: v for k, v in named.items() if self._is_own(k)}}
-        given = {k: v for k, v in named.items() if not self._is_own(k) and v is not None}
-        options = {SAMPLING[k]: v for k, v in given.items()}
-        for name in ("stop", "stop_token_ids"):
-            if name in options:
-                value = options[name]
-                options[name] = (value,) if isinstance(value, (str, int)) else tuple(value)
-        return own, options
+        own, given = {}, {}
+        for name, value in named.items():
+            if name in SAMPLING and name not in self.arguments:
+                given[name] = value
+            else:
+                own[name] = value
+        self._know(own)
+        return {**own, **self.bound}, sampling_of(given) if given else {}
 
-    def start(self, backend: Backend, options: dict[str, Any], seed: int | None) -> ProgramState:
-        return ProgramState(Branch(Run(backend, shared_loop(), options, seed)))
+    def start(
+        self,
+        backend: Any,
+        options: dict[str, Any],
+        seed: int | None = None,
+        timeout: float | None = None,
+        *,
+        hints: bool = True,
+        parallel: bool = True,
+    ) -> ProgramState:
+        run = Run(
+            as_backend(backend),
+            shared_loop(),
+            options,
+            self.body.__name__,
+            seed,
+            timeout,
+            hints,
+            None if parallel else asyncio.Lock(),
+            self.num_api_spec_tokens,
+        )
+        return ProgramState(Branch(run))
 
-    def _is_own(self, name: str) -> bool:
-        return name in self.arguments or name not in SAMPLING
+    def live(self, state: ProgramState, arguments: Sequence[Any], own: Mapping[str, Any]) -> None:
+        """Run the body here."""
+        try:
+            state.ret_value = self.body(state, *arguments, **own)
+        except BaseException as error:
+            state._branch.fail(error)
+            raise
+        finally:
+            state._branch.run.finish()
 
-    def _in_thread(
-        self, state: ProgramState, arguments: Sequence[Any], own: dict[str, Any]
+    async def alive(
+        self, state: ProgramState, arguments: Sequence[Any], own: Mapping[str, Any]
     ) -> None:
+        """Run an `async def` body here."""
+        try:
+            inside = AsyncState(state._branch)
+            state.ret_value = await self.body(inside, *arguments, **own)
+        except BaseException as error:
+            state._branch.fail(error)
+            raise
+        finally:
+            state._branch.run.finish()
+
+    def live_beside(
+        self, state: ProgramState, arguments: Sequence[Any], own: Mapping[str, Any]
+    ) -> Cell[None]:
+        """Run the body in the loop, or in a thread of its own; the cell is set at its end."""
+        ended: Cell[None] = Cell()
+
         def live() -> None:
             try:
-                state.ret_value = self.body(state, *arguments, **own)
-            except Exception as error:  # noqa: BLE001 - the readers of the stream get it
-                state._branch.fail(error)
-            finally:
-                finish(state)
+                self.live(state, arguments, own)
+            except BaseException as error:  # noqa: BLE001 - who waits gets it
+                ended.fail(error)
+            else:
+                ended.set(None)
 
-        threading.Thread(target=live, name=self.body.__name__, daemon=True).start()
+        async def alive() -> None:
+            try:
+                await self.alive(state, arguments, own)
+            except BaseException as error:  # noqa: BLE001 - who waits gets it
+                ended.fail(error)
+            else:
+                ended.set(None)
 
+        if self.is_async:
+            run = state._branch.run
+            run.loop.post(lambda: run.keep(asyncio.ensure_future(alive())))
+        else:
+            threading.Thread(target=live, name=self.body.__name__, daemon=True).start()
+        return ended
 
-def finish(state: ProgramState) -> None:
-    """The body is done: readers of the stream get to its end once all of it has run."""
-    branch = state._branch
-    branch.moment().add_done_callback(lambda _: branch.journal.close(branch.error))
+    def _know(self, named: Mapping[str, Any]) -> None:
+        if self.takes_any:
+            return
+        if unknown := next((name for name in named if name not in self.arguments), None):
+            known = ", ".join(self.arguments) or "none"
+            raise TypeError(
+                f"{self.body.__name__}() has no argument {unknown!r} (its arguments: {known}), "
+                "and it is no sampling parameter"
+            )
 
 
 def function(
-    body: Callable[..., Any] | None = None, *, num_api_spec_tokens: int | None = None
+    body: Callable[..., Any] | None = None,
+    *,
+    num_api_spec_tokens: int | None = None,
+    api_num_spec_tokens: int | None = None,
 ) -> Any:
-    """Make a program of a function whose first argument is the state; `@function` or with ()."""
+    """Make a program of a function whose first argument is the state; `@function` or with ().
+
+    `api_num_spec_tokens` is an older name of `num_api_spec_tokens`.
+    """
+    tokens = api_num_spec_tokens if num_api_spec_tokens is None else num_api_spec_tokens
     if body is not None:
-        return Program(body, num_api_spec_tokens=num_api_spec_tokens)
-    return lambda body: Program(body, num_api_spec_tokens=num_api_spec_tokens)
+        return Program(body, num_api_spec_tokens=tokens)
+    return lambda body: Program(body, num_api_spec_tokens=tokens)

@@ -2,105 +2,94 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sglang_lite.lang.branch import Branch, Snapshot
+from sglang_lite.lang.branch import Branch
+from sglang_lite.lang.cells import Cell
 from sglang_lite.lang.expressions import role
+from sglang_lite.lang.graph import Graph
+from sglang_lite.lang.group import ProgramStateGroup, fork
 from sglang_lite.lang.nodes import (
+    Assign,
     Expr,
     Nothing,
     RoleBegin,
     RoleEnd,
     ScopeBegin,
     ScopeEnd,
-    here,
     parts_of,
 )
+from sglang_lite.lang.run import Event
+
+_TURNS = (RoleBegin, RoleEnd)
 
 
-class ProgramState:
-    """A program's text. `+=` returns at once; `text()` and `[name]` wait."""
+class State:
+    """What is common to a state of a program and to one of an `async def` program: writing."""
 
     def __init__(self, branch: Branch) -> None:
         self._branch = branch
-        self.ret_value: Any = None
+        self.ret_value: Any = None  # what the body returned
+        self.restored = False  # from a file of results, and not run
 
-    def __iadd__(self, value: object) -> ProgramState:
-        self._branch.append(parts_of(value))
+    def __iadd__(self, value: object) -> Any:
+        self._append(parts_of(value))
         return self
 
-    # -------------------------------------------------------------- reading
+    def _append(self, parts: Sequence[Expr]) -> None:
+        names = [name for part in parts if (name := part.sets)]
+        if len(names) > len(set(names)):
+            again = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"one expression sets {again!r} twice")
+        self._branch.append(parts)
 
-    def text(self) -> str:
-        """The whole text so far. Raises ProgramError if something on the way failed."""
-        return self._now().prompt.text
-
-    def messages(self) -> list[dict[str, Any]]:
-        """The conversation so far."""
-        return self._now().conversation()
-
-    def __getitem__(self, name: str) -> Any:
-        """The value of a variable, waiting for it.
-
-        Raises:
-            KeyError: no expression so far sets it.
-            ProgramError: it could not be set; the cause is the backend's error.
-        """
-        futures = self._branch.futures
-        if name not in futures:
-            known = ", ".join(map(repr, futures)) or "none so far"
+    def _cell(self, name: str) -> Cell[Any]:
+        cells = self._branch.cells
+        if name not in cells:
+            known = ", ".join(map(repr, cells)) or "none so far"
             raise KeyError(f"no expression sets {name!r}; the variables are: {known}")
-        return futures[name].result()
+        return cells[name]
 
-    get_var = __getitem__
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Set a variable, to anything. It is there at once, and joins and forks carry it."""
+        self._branch.append([Assign(name, value)])
+        self._branch.cells[name] = Cell.of(value)
+
+    set_var = __setitem__
 
     def __contains__(self, name: object) -> bool:
-        return name in self._branch.futures
-
-    def get_meta_info(self, name: str) -> dict[str, Any]:
-        """What is known of how a variable came about: tokens, logprobs, why it ended."""
-        self[name]
-        return self._branch.now.meta[name]
-
-    def error(self) -> BaseException | None:
-        """Wait for the end of what was appended; return what went wrong, if anything did."""
-        self.sync()
-        return self._branch.error
-
-    def sync(self) -> None:
-        """Wait until all that was appended so far has run, well or not."""
-        self._branch.moment().exception()
+        return name in self._branch.cells
 
     @property
-    def usage(self) -> dict[str, int]:
-        """Tokens of all gens of this run, its forks included, that have ended so far."""
-        total = {"prompt_tokens": 0, "cached_tokens": 0, "completion_tokens": 0}
-        for each in list(self._branch.run.usage):
-            for kind, count in each.items():
-                total[kind] += count
-        return total
+    def usage(self) -> dict[str, Any]:
+        """Tokens, calls and seconds of all gens of this run, its forks included, so far."""
+        return self._branch.run.usage()
 
-    def _now(self) -> Snapshot:
-        return self._branch.moment().result()
+    def usage_of(self, name: str | None = None) -> dict[str, Any]:
+        """The same for the gens of this branch alone, or for those that set `name` in it."""
 
-    # -------------------------------------------------------------- streams
+        def wanted(event: Event) -> bool:
+            return event.branch == self._branch.path and name in (None, event.part.sets)
 
-    def text_iter(self, var_name: str | None = None) -> Iterator[str]:
-        """Pieces of the text, or of one variable's, as they come; from the start for each reader.
+        return self._branch.run.usage(wanted)
 
-        Raises at its end what went wrong on the way.
-        """
-        for entry in self._branch.journal:
-            if var_name is None or entry.variable == var_name:
-                yield entry.text
+    def graph(self) -> Graph:
+        """What this run has done so far, its forks included."""
+        run = self._branch.run
+        encode = getattr(run.backend, "encode", None)
+        return Graph(run.events, name=run.name, encode=encode)
+
+    def cancel(self) -> None:
+        """End the whole run: what is being generated is aborted, and readers get an error."""
+        self._branch.run.cancel()
 
     async def text_async_iter(
         self, var_name: str | None = None, return_meta_data: bool = False
     ) -> AsyncIterator[Any]:
-        """The same in an event loop; with `return_meta_data`, pairs (text, meta)."""
+        """Pieces of the text, or of one variable's, in an event loop; from the start for each
+        reader. With `return_meta_data`, pairs (text, meta)."""
         async for entry in self._branch.journal.__aiter__():
             if var_name is None or entry.variable == var_name:
                 yield (entry.text, entry.meta) if return_meta_data else entry.text
@@ -116,6 +105,24 @@ class ProgramState:
     def assistant(self, content: object = None) -> Any:
         return self._role("assistant", content)
 
+    def system_begin(self) -> None:
+        self._branch.append([RoleBegin("system")])
+
+    def system_end(self) -> None:
+        self._branch.append([RoleEnd("system")])
+
+    def user_begin(self) -> None:
+        self._branch.append([RoleBegin("user")])
+
+    def user_end(self) -> None:
+        self._branch.append([RoleEnd("user")])
+
+    def assistant_begin(self) -> None:
+        self._branch.append([RoleBegin("assistant")])
+
+    def assistant_end(self) -> None:
+        self._branch.append([RoleEnd("assistant")])
+
     def _role(self, name: str, content: object) -> Any:
         """Append a whole turn; without content, a context manager for its inside.
 
@@ -123,106 +130,96 @@ class ProgramState:
         `s += s.user(text)` says it once.
         """
         if content is None:
-            return self._turn(name)
-        self._branch.append(parts_of(role(name, content)))
+            return self._between(RoleBegin(name), RoleEnd(name))
+        self._append(parts_of(role(name, content)))
         return Nothing()
 
-    @contextmanager
-    def _turn(self, name: str) -> Iterator[None]:
-        self._branch.append([RoleBegin(name)])
-        yield
-        self._branch.append([RoleEnd(name)])
+    def var_scope(self, name: str) -> Any:
+        """All text written inside the `with` block, generated or not, becomes `name`."""
+        return self._between(ScopeBegin(name), ScopeEnd(name))
 
     @contextmanager
-    def var_scope(self, name: str) -> Iterator[None]:
-        """All text written inside, generated or not, becomes the variable `name`."""
-        self._branch.append([ScopeBegin(name)])
-        yield
-        self._branch.append([ScopeEnd(name)])
+    def _between(self, begin: Expr, end: Expr) -> Iterator[None]:
+        self._branch.append([begin])
+        try:
+            yield
+        finally:
+            self._branch.append([end])
 
     # -------------------------------------------------------------- forks
 
-    def fork(self, size: int = 1) -> ProgramStateGroup:
-        """`size` branches that start from here; this one does not see what they write."""
-        branch = self._branch
-        moment, branch.forks = branch.moment(), branch.forks + 1
-        children = []
-        for index in range(size):
-            child = Branch(branch.run, (*branch.path, branch.forks, index))
-            child.inherit(branch, moment)
-            children.append(ProgramState(child))
+    def fork(self, size: int = 1, position_ids_offset: Sequence[int] | None = None) -> Any:
+        """`size` branches that start from here; this one does not see what they write.
+
+        `position_ids_offset` is there for programs written for SGLang, which ignores it as well.
+        """
+        children = [type(self)(branch) for branch in fork(self._branch, size)]
         return ProgramStateGroup(children, self)
 
     @contextmanager
-    def copy(self) -> Iterator[ProgramState]:
+    def copy(self) -> Iterator[Any]:
         """One branch that starts from here, joined at the end of the block."""
         group = self.fork(1)
-        yield group[0]
-        group.join()
+        try:
+            yield group[0]
+        finally:
+            group.join()
 
 
-class ProgramStateGroup:
-    """The branches of a fork."""
+class ProgramState(State):
+    """A program's text. `+=` returns at once; reading waits, `timeout` seconds at most."""
 
-    def __init__(self, states: Sequence[ProgramState], parent: ProgramState) -> None:
-        self.states, self._parent = list(states), parent
+    def text(self, timeout: float | None = None) -> str:
+        """The whole text so far. Raises ProgramError if something on the way failed."""
+        return self._branch.moment().get(timeout).prompt.text
 
-    def __iadd__(self, value: object) -> ProgramStateGroup:
-        """Append one expression to all, a list's items one each, or a function of the index."""
-        if isinstance(value, (list, tuple)):
-            if len(value) != len(self.states):
-                raise ValueError(f"{len(value)} items for {len(self.states)} branches")
-            values = list(value)
-        elif isinstance(value, (str, Expr)):
-            values = [value] * len(self.states)
-        elif callable(value):
-            make: Callable[[int], object] = value
-            values = [make(index) for index in range(len(self.states))]
-        else:
-            raise ValueError(
-                f"a group takes an expression, a list of them or a function, not {value!r}"
-            )
-        for state, each in zip(self.states, values, strict=True):
-            state += each
-        return self
+    def messages(self) -> list[dict[str, Any]]:
+        """The conversation so far; turns that have ended without white space before them."""
+        moment = self._branch.moment().get()
+        return conversation(moment)
 
-    def join(self, mode: str = "gather_variable") -> None:
-        """Bring the branches back, in their order.
+    def __getitem__(self, name: str) -> Any:
+        """The value of a variable, waiting for it.
 
-        "gather_variable": variables that they set become lists in the parent.
-        "concate_and_append": what they wrote since the fork is appended to the parent.
+        Raises:
+            KeyError: no expression so far sets it.
+            ProgramError: it could not be set; the cause is the backend's error.
         """
-        if mode not in ("gather_variable", "concate_and_append"):
-            raise ValueError(f"join takes 'gather_variable' or 'concate_and_append', not {mode!r}")
-        branches = [state._branch for state in self.states]
-        moments = [branch.moment() for branch in branches]
-        parent = self._parent._branch
-        found = [name for b in branches for name in b.futures if b.futures[name] is not
-                 parent.futures.get(name)]  # fmt: skip
-        names = list(dict.fromkeys(found)) if mode == "gather_variable" else []
+        return self._cell(name).get()
 
-        async def gather() -> None:
-            ends = [await asyncio.wrap_future(moment) for moment in moments]
-            for name in names:
-                values = [end.variables[name] for end in ends if name in end.variables]
-                metas = [end.meta[name] for end in ends if name in end.meta]
-                parent.set(name, values, {"branches": metas})
-            if mode == "concate_and_append":
-                for branch, end in zip(branches, ends, strict=True):
-                    parent.extend(end.prompt.since(branch.origin))
+    def get_var(self, name: str, timeout: float | None = None) -> Any:
+        """The same; TimeoutError if it is not there after `timeout` seconds."""
+        return self._cell(name).get(timeout)
 
-        parent.enqueue(gather, here(), "join", names)
+    def get_meta_info(self, name: str, timeout: float | None = None) -> Any:
+        """What is known of how a variable came about: tokens, logprobs, why it ended."""
+        self._cell(name).get(timeout)
+        return self._branch.meta.get(name)
 
-    def __getitem__(self, index: int) -> ProgramState:
-        return self.states[index]
+    def error(self) -> BaseException | None:
+        """Wait for the end of what was appended; return what went wrong, if anything did."""
+        self.sync()
+        return self._branch.error
 
-    def __setitem__(self, index: int, state: ProgramState) -> None:
-        """`group[i] += x` ends here; the branch itself has been extended already."""
-        if state is not self.states[index]:
-            raise ValueError("a branch of a group cannot be replaced")
+    def sync(self, timeout: float | None = None) -> None:
+        """Wait until all that was appended so far has run, well or not."""
+        self._branch.moment().wait(timeout)
 
-    def __iter__(self) -> Iterator[ProgramState]:
-        return iter(self.states)
+    def text_iter(self, var_name: str | None = None) -> Iterator[str]:
+        """Pieces of the text, or of one variable's, as they come; from the start for each reader.
 
-    def __len__(self) -> int:
-        return len(self.states)
+        Raises at its end what went wrong on the way.
+        """
+        for entry in self._branch.journal:
+            if var_name is None or entry.variable == var_name:
+                yield entry.text
+
+
+def conversation(moment: Any) -> list[dict[str, Any]]:
+    """The messages of a snapshot, as a reader wants them."""
+    turns = [dict(message) for message in moment.messages]
+    for turn in turns:
+        turn["content"] = turn["content"].lstrip()
+    if moment.role is not None:
+        turns[-1]["content"] = moment.prompt.text[moment.content_from :]
+    return turns

@@ -235,7 +235,7 @@ def test_run_does_not_wait_but_reading_does() -> None:  # 17
 
     state = program.run(backend=backend)
     assert state.ret_value == "ret"
-    assert not state._branch.futures["x"].done(), "the call returned while the model works"
+    assert not state._branch.cells["x"].done, "the call returned while the model works"
     assert state["x"] == "slow"
     release.set()
 

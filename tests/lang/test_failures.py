@@ -49,7 +49,7 @@ def test_a_failed_variable_shows_the_backends_error_and_the_line() -> None:  # 3
         return s["a"]
 
     with pytest.raises(
-        sgl.ProgramError, match=r"test_failures\.py:\d+: gen\('a'\) failed"
+        sgl.ProgramError, match=r"test_failures\.py:\d+, in program\(\): gen\('a'\) failed"
     ) as caught:
         program.run(backend=B.by_prompt(lambda prompt: 1 / 0))  # type: ignore[arg-type,return-value]
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

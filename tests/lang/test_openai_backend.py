@@ -160,7 +160,7 @@ def test_select_scores_exactly_the_options(live: LiveServer, complete: OpenAI) -
     """The same numbers as over our own endpoint, ids or none."""
 
     def program(s: Any) -> None:
-        s += "a question: " + sgl.select("a", ["yes", "no", "né"])
+        s += "a question: " + sgl.select("a", ["yes", "no", "né"], all_scores=True)
 
     ours = sgl.RuntimeEndpoint(live.url)
     theirs, here = run(program, complete), run(program, ours)

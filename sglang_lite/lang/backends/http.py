@@ -39,6 +39,8 @@ class HttpBackend(Templated):
     """
 
     wants_prefix = False
+    takes_hints = False
+    scores_alone = False
 
     def __init__(self, address: str, chat_template_name: str | None = None) -> None:
         self.address = address.rstrip("/")
@@ -95,6 +97,9 @@ class HttpBackend(Templated):
             if unconditional:
                 alone.append((await self._score(context + whole[start:], 1))[0])
         return Scores(rows, alone if unconditional else None, usage)
+
+    def end_program(self, program: int) -> None:
+        """Nothing was said about it."""
 
     async def cache_prefix(self, text: str) -> None:
         """Nothing to do: the runtime shares when it plans."""

@@ -60,6 +60,8 @@ class OpenAI(Templated):
     """
 
     wants_prefix = False
+    takes_hints = False
+    scores_alone = False
 
     def __init__(
         self,
@@ -148,6 +150,9 @@ class OpenAI(Templated):
                 param="choices",
             )
         return await scores_of(self._echo, prompt.text, choices, unconditional)
+
+    def end_program(self, program: int) -> None:
+        """Nothing was said about it."""
 
     async def cache_prefix(self, text: str) -> None:
         """Nothing to do: this API has no word for it, and its servers share as they please."""

@@ -23,6 +23,7 @@ class Ask:
     messages: Sequence[Message] = ()  # the conversation so far; a turn that is open comes last
     role: str | None = None  # of the turn that is open
     hint: Hint | None = None
+    logprob_start: int | None = None  # first position of the prompt whose logprob is wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,16 @@ class Backend(Protocol):
         """Whether a batch's static prefix should be sent ahead through `cache_prefix`."""
         ...
 
+    @property
+    def takes_hints(self) -> bool:
+        """Whether it makes use of what is known of a program."""
+        ...
+
+    @property
+    def scores_alone(self) -> bool:
+        """Whether `score` without the prompt costs so little that it is asked for each time."""
+        ...
+
     def generate(self, ask: Ask) -> AsyncIterator[Part]:
         """Continue a prompt. The text of `n` > 1 samples comes with the last part only."""
         ...
@@ -56,6 +67,10 @@ class Backend(Protocol):
         hint: Hint | None = None,
     ) -> Scores:
         """The logprobs of each choice's tokens after `prompt`."""
+        ...
+
+    def end_program(self, program: int) -> None:
+        """Hear that the program of this number, which hints named, has ended."""
         ...
 
     async def cache_prefix(self, text: str) -> None:

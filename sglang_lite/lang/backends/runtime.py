@@ -6,8 +6,11 @@ them; nothing that a model wrote is ever encoded again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +18,7 @@ from sglang_lite.config import EngineConfig
 from sglang_lite.global_config import global_config
 from sglang_lite.lang.backends.encoder import Encoder, common
 from sglang_lite.lang.backends.protocol import Ask, Part
+from sglang_lite.lang.backends.scoring import Asked, rows_of, shares
 from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.model_template import ModelTemplate
 from sglang_lite.lang.prompt import Generated, Prompt
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MOST_ASKED = 2048  # gens and selects at a time: a runtime's queue is bounded as well
+MOST_REMEMBERED = 4096  # options whose logprobs without a prompt are kept
 SCORE = SamplingParams(max_tokens=0, temperature=0.0)
 
 
@@ -41,15 +47,24 @@ class ClientBackend(Templated):
     """
 
     wants_prefix = False  # sharing happens when batches are planned: nothing is sent ahead
+    takes_hints = True
+    scores_alone = True
 
     def __init__(self, client: Client, chat_template_name: str | None = None) -> None:
         self.client = client
+        self._room = asyncio.Semaphore(MOST_ASKED)
+        self._alone: OrderedDict[tuple[int, ...], list[float]] = OrderedDict()
         self.encode = Encoder(client.tokenizer)
         own = ModelTemplate(client.tokenizer.render_chat, _rewritten)
         self.chat_template = chat_template_name or own
         self.prompts: list[list[int]] | None = None  # set to a list to record what is sent
 
     async def generate(self, ask: Ask) -> AsyncIterator[Part]:
+        async with self._room, aclosing(self._generate(ask)) as parts:
+            async for part in parts:
+                yield part
+
+    async def _generate(self, ask: Ask) -> AsyncGenerator[Part, None]:
         ids = self._ids(ask.prompt)
         start = _logits_from(ask)
         streams = self.client.submit_n(
@@ -91,20 +106,26 @@ class ClientBackend(Templated):
     ) -> Scores:
         base = self.encode(prompt)
         wholes = [self._ids(prompt.add(choice)) for choice in choices]
-        starts = [common(base, whole) for whole in wholes]
-        asked = list(zip(wholes, starts, strict=True))
-        rows, usage = await self._score(asked, hint)
-        without = None
-        if unconditional:
-            tokenizer = self.client.tokenizer
-            first = tokenizer.bos_token_id
-            context = [tokenizer.eos_token_ids[0] if first is None else first]
-            alone = [(context + whole[start:], 1) for whole, start in asked]
-            without, _ = await self._score(alone, None)
-        return Scores(rows, without, usage)
+        asked = [Asked(whole, common(base, whole)) for whole in wholes]
+        async with self._room:
+            if not unconditional:
+                rows, usage = await self._score(asked, hint)
+                return Scores(rows, None, usage)
+            (rows, usage), alone = await asyncio.gather(
+                self._score(asked, hint), self._score_alone(asked)
+            )
+        return Scores(rows, alone, usage)
+
+    def end_program(self, program: int) -> None:
+        self.client.end_program(program)
 
     async def cache_prefix(self, text: str) -> None:
-        """Nothing to do: see `wants_prefix`."""
+        """Compute `text` now. Programs do not need it, for they share when they are planned."""
+        stream = self.client.submit(self.encode(Prompt().add(text)), SCORE)
+        try:
+            await stream.completion()
+        finally:
+            await stream.aclose()
 
     def get_server_info(self) -> dict[str, Any]:
         """Numbers of the runtime: rows, pages by owner, cached and computed tokens."""
@@ -115,22 +136,42 @@ class ClientBackend(Templated):
         return bool(shared_loop().run(self.client.ask("flush"))["flushed"])
 
     async def _score(
-        self, asked: Sequence[tuple[list[int], int]], hint: Hint | None
+        self, asked: Sequence[Asked], hint: Hint | None
     ) -> tuple[list[list[float]], dict[str, int]]:
-        streams = [
-            self.client.submit(ids, SCORE, logits_from=start, hint=hint) for ids, start in asked
-        ]
+        """The logprobs of each text from its start on; what texts share is asked for once."""
+        plan = shares(asked)
+        streams = {
+            at: self.client.submit(ids, SCORE, logits_from=first, hint=hint)
+            for at, ((ids, _), (first, _)) in enumerate(zip(asked, plan, strict=True))
+            if first < len(ids)
+        }
         try:
-            done = [await stream.completion() for stream in streams]
+            done = {at: await stream.completion() for at, stream in streams.items()}
         finally:
-            for stream in streams:
+            for stream in streams.values():
                 await stream.aclose()
         usage = {
-            "prompt_tokens": sum(len(ids) for ids, _ in asked),
-            "cached_tokens": sum(each.cached_tokens for each in done),
+            "prompt_tokens": sum(len(asked[at].ids) for at in done),
+            "cached_tokens": sum(each.cached_tokens for each in done.values()),
             "completion_tokens": 0,
         }
-        return [each.scores for each in done], usage
+        scored = [done[at].scores if at in done else [] for at in range(len(asked))]
+        return rows_of(asked, plan, scored), usage
+
+    async def _score_alone(self, asked: Sequence[Asked]) -> list[list[float]]:
+        """The same without the prompt; known from before where the options are those of before."""
+        tokenizer = self.client.tokenizer
+        first = tokenizer.bos_token_id
+        context = [tokenizer.eos_token_ids[0] if first is None else first]
+        options = [tuple(ids[start:]) for ids, start in asked]
+        new = list(dict.fromkeys(each for each in options if each not in self._alone))
+        rows, _ = await self._score([Asked([*context, *each], 1) for each in new], None)
+        known = {each: self._alone[each] for each in options if each in self._alone}
+        known |= zip(new, rows, strict=True)
+        self._alone |= known
+        while len(self._alone) > MOST_REMEMBERED:
+            self._alone.popitem(last=False)
+        return [known[each] for each in options]
 
     def _ids(self, prompt: Prompt) -> list[int]:
         ids = self.encode(prompt)

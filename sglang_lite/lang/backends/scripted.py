@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from sglang_lite.lang.backends.protocol import Ask, Part
@@ -28,6 +29,8 @@ class ScriptedBackend(Templated):
     """
 
     wants_prefix = True
+    takes_hints = False
+    scores_alone = True
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class ScriptedBackend(Templated):
         self.log: list[tuple[str, str]] = []
         self._outputs = list(outputs)
         self._answer: Callable[..., Output] | None = None
+        self._told = False  # the function asks for the constraint as well
         self._scores: dict[str, list[float]] = {}
         self._unconditional: dict[str, list[float]] | None = None
         self._endpoint = False
@@ -60,6 +64,8 @@ class ScriptedBackend(Templated):
         """
         backend = cls(delay=delay, **options)
         backend._answer = answer
+        with suppress(ValueError):  # a builtin that does not say
+            backend._told = "constraint" in inspect.signature(answer).parameters
         return backend
 
     @classmethod
@@ -90,14 +96,15 @@ class ScriptedBackend(Templated):
         texts = [
             self._cut(text, params) for text in ([output] if isinstance(output, str) else output)
         ]
-        await asyncio.sleep(self._delay)
+        await self._work()
+        samples = tuple(Generated(text) for text in texts)
         if n == 1 and self._chunk:
             for at in range(0, len(texts[0]), self._chunk):
                 yield Part(texts[0][at : at + self._chunk])
-                await asyncio.sleep(self._delay)
-        elif n == 1:
-            yield Part(texts[0])
-        yield Part(samples=tuple(Generated(text) for text in texts))
+                await self._work()
+            yield Part(samples=samples)
+        else:
+            yield Part(texts[0] if n == 1 else "", samples)
 
     async def score(
         self,
@@ -107,7 +114,7 @@ class ScriptedBackend(Templated):
         unconditional: bool,
         hint: Hint | None = None,
     ) -> Scores:
-        await asyncio.sleep(self._delay)
+        await self._work()
         rows = [self._scores[choice] for choice in choices]
         if self._endpoint:
             windows = [[-99.0, *row] for row in rows]
@@ -117,14 +124,20 @@ class ScriptedBackend(Templated):
             without = [self._unconditional[choice] for choice in choices]
         return Scores(rows, without)
 
+    def end_program(self, program: int) -> None:
+        """Nothing was kept for it."""
+
+    async def _work(self) -> None:
+        if self._delay:
+            await asyncio.sleep(self._delay)
+
     async def cache_prefix(self, text: str) -> None:
         self.cached.append(text)
         self.log.append(("cache", text))
 
     def _next(self, prompt: str, constraint: Constraint | None) -> Output:
         if self._answer is not None:
-            told = "constraint" in inspect.signature(self._answer).parameters
-            return self._answer(prompt, **({"constraint": constraint} if told else {}))
+            return self._answer(prompt, **({"constraint": constraint} if self._told else {}))
         if not self._outputs:
             raise IndexError(f"the script has no output left for the prompt {prompt[-60:]!r}")
         return self._outputs.pop(0)

@@ -1,0 +1,113 @@
+"""A value that will be there once: set in one place, waited for in any thread or loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+_guard = threading.Lock()  # of every cell's callbacks: held for a few instructions
+_here = threading.local()  # what a thread is to do before it waits
+
+
+def when_waiting(act: Callable[[], Callable[[], None]] | None) -> None:
+    """Call `act` whenever this thread is about to wait for a cell, and what it returns after."""
+    _here.act = act
+
+
+class Cell(Generic[T]):
+    """Lighter than a future: a program makes one for each variable."""
+
+    __slots__ = ("_callbacks", "_error", "_value", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[], None]] | None = None
+
+    @classmethod
+    def of(cls, value: T) -> Cell[T]:
+        cell = cls()
+        cell._value, cell.done = value, True
+        return cell
+
+    def set(self, value: T) -> None:
+        self._value = value
+        self._settle()
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        self._settle()
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once the cell is set or has failed, in the thread that does it."""
+        with _guard:
+            if not self.done:
+                self._callbacks = [*(self._callbacks or ()), callback]
+                return
+        callback()
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why there is no value; None as long as that is open, too."""
+        return self._error
+
+    def get(self, timeout: float | None = None) -> T:
+        """Wait for the value.
+
+        Raises:
+            TimeoutError: it is not there after `timeout` seconds; it may still come.
+            BaseException: what the cell failed with.
+        """
+        if not self.done:
+            self._wait(timeout)
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until there is a value or an error."""
+        if not self.done:
+            self._wait(timeout)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self.done:
+            loop = asyncio.get_running_loop()
+            woken: asyncio.Future[None] = loop.create_future()
+
+            def tell() -> None:
+                if not woken.done():  # nobody waits any more: the waiting was cancelled
+                    woken.set_result(None)
+
+            def wake() -> None:
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(tell)
+
+            self.then(wake)
+            yield from woken
+        return self.get()
+
+    def _wait(self, timeout: float | None) -> None:
+        lock = threading.Lock()
+        lock.acquire()
+        self.then(lock.release)
+        act: Callable[[], Callable[[], None]] | None = getattr(_here, "act", None)
+        after = act() if act else None
+        try:
+            if not lock.acquire(timeout=-1 if timeout is None else timeout):
+                raise TimeoutError(f"not there after {timeout:g} s; it may still come.")
+        finally:
+            if after:
+                after()
+
+    def _settle(self) -> None:
+        with _guard:
+            self.done = True
+            callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            callback()

@@ -1,0 +1,187 @@
+"""What each expression does to a branch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from time import perf_counter
+from typing import Any, TypeVar
+
+from sglang_lite.lang.backends.protocol import Ask, Part
+from sglang_lite.lang.choices import decide
+from sglang_lite.lang.context import Context
+from sglang_lite.lang.nodes import (
+    Argument,
+    Assign,
+    Expr,
+    Gen,
+    RoleBegin,
+    RoleEnd,
+    ScopeBegin,
+    ScopeEnd,
+    Select,
+    Text,
+    Variable,
+)
+from sglang_lite.lang.prompt import Prompt
+from sglang_lite.lang.run import Event, Path, Run
+from sglang_lite.params import Hint, SamplingParams
+from sglang_lite.seeds import derive_seed
+
+T = TypeVar("T")
+
+
+class Executor(Context):
+    def __init__(self, run: Run, path: Path = ()) -> None:
+        super().__init__(run)
+        self.path = path
+        self.group, self.size = 0, 1  # the fork that made this branch, and how many it made
+        self.pause_ms = 0  # how long what comes next is expected to take, if the program knows
+        self._gens = 0
+
+    def more_to_come(self) -> bool:
+        """Whether the branch's text is going to be continued, as far as one knows."""
+        raise NotImplementedError
+
+    # -------------------------------------------------------------- without waiting
+
+    def do(self, part: Expr) -> None:
+        """Execute an expression that waits for nobody."""
+        began, before = perf_counter(), self.prompt
+        DO[type(part)](self, part)
+        self.note(part, began, perf_counter(), before, {})
+
+    # -------------------------------------------------------------- with a backend
+
+    async def ask(self, part: Expr) -> None:
+        """Execute an expression that a backend answers.
+
+        Raises:
+            TimeoutError: it did not, within the run's `timeout`.
+        """
+        if self.run.turn is None:
+            await self._ask(part)
+        else:
+            async with self.run.turn:
+                await self._ask(part)
+
+    async def _ask(self, part: Expr) -> None:
+        began, before = perf_counter(), self.prompt
+        self._first = 0.0
+        work = self._generate(part) if isinstance(part, Gen) else self._select(part)  # type: ignore[arg-type]
+        meta = await self._in_time(work)
+        self._gens += 1
+        self.note(part, began, self._first or perf_counter(), before, meta)
+
+    async def _in_time(self, work: Awaitable[T]) -> T:
+        if self.run.timeout is None:
+            return await work
+        try:
+            return await asyncio.wait_for(work, self.run.timeout)
+        except asyncio.TimeoutError:
+            message = f"no answer within {self.run.timeout:g} s (timeout={self.run.timeout:g})"
+            raise TimeoutError(message) from None
+
+    async def _generate(self, gen: Gen) -> dict[str, Any]:
+        ask = Ask(
+            self.prompt, self._params(gen), gen.n, gen.constraint, self.conversation(), self.role,
+            self._hint(), gen.logprob_start,
+        )  # fmt: skip
+        return self._answered(gen, await self._listen(gen, self.run.backend.generate(ask)))
+
+    async def _listen(self, gen: Gen, parts: AsyncIterator[Part]) -> Part:
+        """Pass on the pieces of an answer; return the last."""
+        last = None
+        async with aclosing(parts):  # type: ignore[type-var]
+            async for part in parts:
+                self._first = self._first or perf_counter()
+                if part.text:
+                    self.journal.add(gen.name, part.text, part.meta)
+                last = part
+        if last is None or not last.samples:
+            raise RuntimeError("the backend ended its answer without saying what it was")
+        return last
+
+    def _answered(self, gen: Gen, last: Part) -> dict[str, Any]:
+        first, texts = last.samples[0], [sample.text for sample in last.samples]
+        if gen.n > 1:
+            self.journal.add(gen.name, first.text, last.meta)
+        if first.text or first.ids:
+            self.prompt = self.prompt.add(first)
+        self.set(gen.name, texts if gen.n > 1 else texts[0], last.meta)
+        return last.meta
+
+    async def _select(self, select: Select) -> dict[str, Any]:
+        backend, alone = self.run.backend, select.all_scores
+        if alone is None:
+            alone = backend.scores_alone
+        scores = await backend.score(
+            self.prompt,
+            select.choices,
+            unconditional=alone or select.method.needs_unconditional,
+            hint=self._hint(),
+        )
+        decision = decide(scores, select.method, select.temperature, self._seed())
+        chosen = select.choices[decision.index]
+        self.write(chosen, select.name)
+        self.set(select.name, chosen, decision.meta)
+        return decision.meta
+
+    def _params(self, gen: Gen) -> SamplingParams:
+        options = {**self.run.options, **gen.options}
+        turn = self.run.backend.template.stops if self.role is not None else ()
+        if more := (*gen.ends, *turn):
+            options["stop"] = tuple(dict.fromkeys((*options.get("stop", ()), *more)))
+        if (seed := self._seed()) is not None:
+            options.setdefault("seed", seed)
+        return SamplingParams(**options)
+
+    def _seed(self) -> int | None:
+        """Of this branch's next call: it depends on the run's, and on nothing but the place."""
+        if self.run.seed is None:
+            return None
+        return derive_seed(self.run.seed, *self.path, self._gens)
+
+    def _hint(self) -> Hint | None:
+        if not (self.run.hints and self.run.backend.takes_hints):
+            return None
+        return Hint(
+            program=self.run.number,
+            step=self._gens,
+            group=self.group,
+            size=self.size,
+            more=self.more_to_come(),
+            retain_ms=self.pause_ms,
+        )
+
+    def note(
+        self, part: Expr, began: float, first: float, before: Prompt, meta: dict[str, Any]
+    ) -> None:
+        """Remember what was done: the run's graph and its usage are made of it."""
+        event = Event(self.path, part, began, first, perf_counter(), before, self.prompt, meta)
+        self.run.events.append(event)
+
+
+def _text(branch: Context, part: Text) -> None:
+    branch.write(part.text)
+
+
+def _assign(branch: Context, part: Assign) -> None:
+    branch.set(part.name, part.value, {})
+
+
+def _nothing(branch: Context, part: Expr) -> None:
+    """What a trace cannot know."""
+
+
+DO: dict[type[Expr], Callable[[Any, Any], None]] = {
+    Text: _text,
+    Assign: _assign,
+    Argument: _nothing,
+    Variable: _nothing,
+    RoleBegin: lambda branch, part: branch.begin_turn(part.role),
+    RoleEnd: lambda branch, part: branch.end_turn(part.role),
+    ScopeBegin: lambda branch, part: branch.begin_scope(part.name),
+    ScopeEnd: lambda branch, part: branch.end_scope(part.name),
+}

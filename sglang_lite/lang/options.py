@@ -1,0 +1,56 @@
+"""Sampling parameters as programs name them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sglang_lite.errors import Unsupported
+
+
+def _texts(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, (str, int)) else tuple(value)
+
+
+# the name in `gen` and `run` -> ours, and what makes our value of the one given
+SAMPLING: Mapping[str, tuple[str, Callable[[Any], Any] | None]] = {
+    "max_new_tokens": ("max_tokens", None),
+    "max_tokens": ("max_tokens", None),
+    "min_tokens": ("min_tokens", None),
+    "stop": ("stop", _texts),
+    "stop_token_ids": ("stop_token_ids", _texts),
+    "temperature": ("temperature", None),
+    "top_p": ("top_p", None),
+    "top_k": ("top_k", None),
+    "min_p": ("min_p", None),
+    "frequency_penalty": ("frequency_penalty", None),
+    "presence_penalty": ("presence_penalty", None),
+    "repetition_penalty": ("repetition_penalty", None),
+    "logit_bias": ("logit_bias", dict),
+    "ignore_eos": ("ignore_eos", None),
+    "return_logprob": ("logprobs", lambda wanted: 0 if wanted else None),
+    "top_logprobs_num": ("logprobs", None),  # after `return_logprob`: see `sampling_of`
+    "stop_regex": ("stop_regex", None),
+}
+
+
+def sampling_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of `SamplingParams` that `given` says; None means: not said.
+
+    Raises:
+        Unsupported: `stop_regex`.
+    """
+    if given.get("stop_regex") is not None:
+        raise Unsupported(
+            "`stop_regex` is not available: a pattern over all of the text costs more with every "
+            "token; use `stop`, or `regex` for what the whole answer matches.",
+            param="stop_regex",
+        )
+    found = {}
+    for name, (ours, make) in SAMPLING.items():
+        value = given.get(name)
+        if value is not None and not (name == "top_logprobs_num" and "logprobs" not in found):
+            made = make(value) if make else value
+            if made is not None:
+                found[ours] = made
+    return found
