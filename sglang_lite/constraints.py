@@ -38,9 +38,8 @@ def choose(given: Mapping[str, Any], readers: Mapping[str, Reader]) -> Constrain
         InvalidGrammar: what should be a schema is none.
     """
     wanted = {name: given[name] for name in readers if given.get(name) is not None}
-    return _styled(
-        only((name, readers[name](name, value)) for name, value in wanted.items()), given
-    )
+    found = only((name, readers[name](name, value)) for name, value in wanted.items())
+    return styled(found, given.get("whitespace"), given.get("grammar_engine"))
 
 
 def only(found: Iterable[tuple[str, Constraint | None]]) -> Constraint | None:
@@ -51,11 +50,19 @@ def only(found: Iterable[tuple[str, Constraint | None]]) -> Constraint | None:
     return asked[0][1] if asked else None
 
 
-def _styled(constraint: Constraint | None, given: Mapping[str, Any]) -> Constraint | None:
-    whitespace = _one_of("whitespace", given.get("whitespace"), get_args(Whitespace))
-    engine = _one_of("grammar_engine", given.get("grammar_engine"), get_args(GrammarEngine))
+def styled(
+    constraint: Constraint | None, whitespace: str | None, grammar_engine: str | None
+) -> Constraint | None:
+    """`constraint`, held as `STYLE` says.
+
+    Raises:
+        InvalidRequest: a value is none of those there are, or there is nothing to hold.
+    """
+    given = dict(zip(STYLE, (whitespace, grammar_engine), strict=True))
+    whitespace = _one_of("whitespace", whitespace, get_args(Whitespace))
+    engine = _one_of("grammar_engine", grammar_engine, get_args(GrammarEngine))
     if constraint is None:
-        if without := next((name for name in STYLE if given.get(name) is not None), None):
+        if without := next((name for name in STYLE if given[name] is not None), None):
             raise InvalidRequest(
                 f"`{without}` says how a constraint is held, and none is given.", param=without
             )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sglang_lite.lang.cells import Cell
 from sglang_lite.lang.state import State, conversation
+from sglang_lite.lang.tools import MOST_STEPS, Read, run_awaited
 
 
 class AsyncState(State):
@@ -30,6 +32,32 @@ class AsyncState(State):
 
     async def get_var(self, name: str) -> Any:
         return await self._cell(name)
+
+    async def value(self, name: str) -> Any:
+        """What a variable says, of the type that its `gen` was given."""
+        return self._value(name, await self._cell(name))
+
+    async def tool_loop(
+        self,
+        tools: Sequence[Any],
+        name: str = "answer",
+        *,
+        max_steps: int = MOST_STEPS,
+        **sampling: Any,
+    ) -> str:
+        """See `ProgramState.tool_loop`; tools that are no coroutine functions run in threads."""
+        steps = self._tools(tools, name, max_steps, sampling)
+        reply: Any = None
+        while True:
+            try:
+                wanted = steps.send(reply)
+            except StopIteration as end:
+                self[name] = end.value
+                return str(end.value)
+            if isinstance(wanted, Read):
+                reply = await self.value(wanted.name)
+            else:
+                reply = await run_awaited(wanted.call)
 
     async def get_meta_info(self, name: str) -> Any:
         """What is known of how a variable came about: tokens, logprobs, why it ended."""

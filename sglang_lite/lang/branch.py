@@ -21,7 +21,8 @@ from sglang_lite.lang.cells import Cell
 from sglang_lite.lang.context import Snapshot
 from sglang_lite.lang.errors import ProgramError
 from sglang_lite.lang.execute import Executor
-from sglang_lite.lang.nodes import Expr, Nothing
+from sglang_lite.lang.nodes import Expr, Gen, Nothing
+from sglang_lite.lang.outputs import Form
 from sglang_lite.lang.prompt import Prompt
 from sglang_lite.lang.run import Path, Run
 
@@ -51,6 +52,7 @@ class Branch(Executor):
         super().__init__(run, path)
         self.origin = Prompt()  # what was inherited
         self.cells: dict[str, Cell[Any]] = {}
+        self.forms: dict[str, Form] = {}  # of variables whose text has a value
         self.error: BaseException | None = None
         self.forks = 0  # made so far: part of a child's path, and so of its seeds
         self._queue: deque[tuple[Expr, Sequence[tuple[str | None, Cell[Any]]]]] = deque()
@@ -64,11 +66,11 @@ class Branch(Executor):
     def append(self, parts: Sequence[Expr]) -> None:
         with self._lock:
             for part in parts:
-                if name := part.sets:
-                    cell = self.cells[name] = Cell()
-                    self._queue.append((part, ((name, cell),)))
-                else:
-                    self._queue.append((part, ()))
+                made = [(name, Cell[Any]()) for name in part.sets]
+                self.cells.update(made)
+                if isinstance(part, Gen) and part.name and part.form is not None:
+                    self.forms[part.name] = part.form
+                self._queue.append((part, made))
         self._go()
 
     def enqueue(self, job: Job) -> None:
@@ -97,7 +99,7 @@ class Branch(Executor):
 
     def inherit(self, parent: Branch, moment: Cell[Snapshot]) -> None:
         """Begin where `parent` is at `moment`."""
-        self.cells = dict(parent.cells)
+        self.cells, self.forms = dict(parent.cells), dict(parent.forms)
 
         async def take() -> None:
             self.restore(await moment)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sglang_lite.errors import SglangLiteError
-from sglang_lite.lang.nodes import Place
+from sglang_lite.lang.places import Place
 
 
 class ProgramError(SglangLiteError, RuntimeError):
@@ -14,3 +16,16 @@ class ProgramError(SglangLiteError, RuntimeError):
         super().__init__(f"{where}: {what} failed: {type(cause).__name__}: {cause}")
         self.place, self.program = place, program
         self.__cause__ = cause
+
+
+class InvalidOutput(SglangLiteError, ValueError):
+    """A generated text is no value of the type it was asked for; `text` is what it is."""
+
+    def __init__(self, kind: Any, text: str, why: BaseException) -> None:
+        name = getattr(kind, "__name__", None) or repr(kind)
+        end = "" if len(text) <= 80 else "..."
+        super().__init__(
+            f"the output is no {name}: {why}; it is {text[:80]!r}{end}. It may have been cut off: "
+            "give it more max_tokens; or let it be tried again with retries=n."
+        )
+        self.text = text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from time import perf_counter
 from typing import Any, TypeVar
@@ -23,10 +23,12 @@ from sglang_lite.lang.nodes import (
     Select,
     Text,
     Variable,
+    thoughts_of,
 )
 from sglang_lite.lang.prompt import Prompt
-from sglang_lite.lang.run import Event, Path, Run
+from sglang_lite.lang.run import USAGE, Event, Path, Run
 from sglang_lite.params import Hint, SamplingParams
+from sglang_lite.reasoning import split
 from sglang_lite.seeds import derive_seed
 
 T = TypeVar("T")
@@ -84,19 +86,29 @@ class Executor(Context):
             raise TimeoutError(message) from None
 
     async def _generate(self, gen: Gen) -> dict[str, Any]:
-        ask = Ask(
-            self.prompt, self._params(gen), gen.n, gen.constraint, self.conversation(), self.role,
-            self._hint(), gen.logprob_start,
-        )  # fmt: skip
-        return self._answered(gen, await self._listen(gen, self.run.backend.generate(ask)))
+        if not gen.retries or gen.form is None:
+            return self._answered(gen, await self._listen(gen, 0))
+        tried: list[dict[str, Any]] = []
+        for attempt in range(gen.retries + 1):
+            last = await self._listen(gen, attempt)
+            tried.append(last.meta)
+            if all(gen.form.fits(sample.text) for sample in last.samples):
+                break
+        together = {kind: sum(each.get(kind, 0) for each in tried) for kind in USAGE}
+        meta = {**last.meta, **together, "retries": len(tried) - 1}
+        return self._answered(gen, Part(last.text, last.samples, meta))
 
-    async def _listen(self, gen: Gen, parts: AsyncIterator[Part]) -> Part:
-        """Pass on the pieces of an answer; return the last."""
+    async def _listen(self, gen: Gen, attempt: int) -> Part:
+        """Ask, and pass on the pieces of the answer; return the last."""
+        ask = Ask(
+            self.prompt, self._params(gen, attempt), gen.n, gen.constraint, self.conversation(),
+            self.role, self._hint(), gen.logprob_start,
+        )  # fmt: skip
         last = None
-        async with aclosing(parts):  # type: ignore[type-var]
+        async with aclosing(self.run.backend.generate(ask)) as parts:  # type: ignore[type-var]
             async for part in parts:
                 self._first = self._first or perf_counter()
-                if part.text:
+                if part.text and not gen.retries:  # an answer that may be taken back is not shown
                     self.journal.add(gen.name, part.text, part.meta)
                 last = part
         if last is None or not last.samples:
@@ -105,10 +117,14 @@ class Executor(Context):
 
     def _answered(self, gen: Gen, last: Part) -> dict[str, Any]:
         first, texts = last.samples[0], [sample.text for sample in last.samples]
-        if gen.n > 1:
+        if gen.n > 1 or gen.retries:
             self.journal.add(gen.name, first.text, last.meta)
         if first.text or first.ids:
             self.prompt = self.prompt.add(first)
+        if gen.reasoning and gen.name:
+            pairs = [split(gen.reasoning, text) for text in texts]
+            thoughts, texts = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+            self.set(thoughts_of(gen.name), thoughts if gen.n > 1 else thoughts[0], last.meta)
         self.set(gen.name, texts if gen.n > 1 else texts[0], last.meta)
         return last.meta
 
@@ -128,13 +144,14 @@ class Executor(Context):
         self.set(select.name, chosen, decision.meta)
         return decision.meta
 
-    def _params(self, gen: Gen) -> SamplingParams:
+    def _params(self, gen: Gen, attempt: int) -> SamplingParams:
         options = {**self.run.options, **gen.options}
         turn = self.run.backend.template.stops if self.role is not None else ()
         if more := (*gen.ends, *turn):
             options["stop"] = tuple(dict.fromkeys((*options.get("stop", ()), *more)))
-        if (seed := self._seed()) is not None:
-            options.setdefault("seed", seed)
+        seed = options.get("seed", self._seed())
+        if seed is not None:
+            options["seed"] = derive_seed(seed, "attempt", attempt) if attempt else seed
         return SamplingParams(**options)
 
     def _seed(self) -> int | None:

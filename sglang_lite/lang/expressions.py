@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sglang_lite.constraints import both
+from sglang_lite.constraints import both, styled, wrong
 from sglang_lite.errors import InvalidRequest, Unsupported
 from sglang_lite.lang.choices import ChoicesMethod, token_length_normalized
 from sglang_lite.lang.nodes import Concat, Expr, Gen, RoleBegin, RoleEnd, Select, parts_of
+from sglang_lite.lang.options import sampling_of
+from sglang_lite.lang.outputs import form_of_type
+from sglang_lite.lang.tools import Tool, form_of_tools, tools_of
 from sglang_lite.lang.typed import form_of
+from sglang_lite.reasoning import marks_of
 
 MAX_SAMPLES = 128
+MAX_RETRIES = 16
 
 
 def gen(
@@ -21,16 +27,14 @@ def gen(
     n: int | None = None,
     stop: str | Sequence[str] | None = None,
     stop_token_ids: Sequence[int] | None = None,
+    stop_regex: str | Sequence[str] | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
     top_k: int | None = None,
     min_p: float | None = None,
     frequency_penalty: float | None = None,
     presence_penalty: float | None = None,
-    repetition_penalty: float | None = None,
-    logit_bias: dict[int, float] | None = None,
     ignore_eos: bool | None = None,
-    seed: int | None = None,
     return_logprob: bool | None = None,
     logprob_start_len: int | None = None,
     top_logprobs_num: int | None = None,
@@ -40,65 +44,129 @@ def gen(
     choices_method: ChoicesMethod | None = None,
     regex: str | None = None,
     json_schema: str | dict[str, Any] | type | None = None,
+    *,
     ebnf: str | None = None,
-    tools: Sequence[Callable[..., Any]] | None = None,
+    type: Any = None,
+    tools: Sequence[Callable[..., Any] | Tool] | None = None,
+    retries: int = 0,
     whitespace: str | None = None,
     grammar_engine: str | None = None,
+    repetition_penalty: float | None = None,
+    logit_bias: dict[int, float] | None = None,
+    seed: int | None = None,
 ) -> Gen | Select:
     """Generated text, kept in the variable `name`; with `choices`, one of them.
 
     What is not given here is taken from `run` or `run_batch`. At most one of `dtype`, `regex`,
-    `json_schema` and `ebnf` says what the whole text must match.
+    `json_schema`, `ebnf`, `type` and `tools` says what the whole text must match.
 
     Args:
+        return_logprob: of each token, in `get_meta_info(name)`; `top_logprobs_num` adds those of
+            the likeliest, and `logprob_start_len` those of the prompt from that position on.
         dtype: int, float, bool, or str for a text in quotes; the variable holds the text of it.
         json_schema: a dict, JSON text or a pydantic model; the answer has its properties' order.
+        type: a pydantic model, dataclass, Literal, Enum, list[...], int, float, bool, date or any
+            other type that pydantic has a schema for; `s.value(name)` is the value.
+        tools: functions, of which the text calls one, as JSON; `s.value(name)` is a `ToolCall`.
+        retries: with `type` or `tools`: attempts more, from the state before, each with another
+            seed, if the text is no value of the type.
         whitespace: between JSON tokens: "compact", "single" or "bounded".
         grammar_engine: what holds the constraint: "auto", "outlines" or "llguidance".
 
     Raises:
         re.error: `regex` is not a regular expression.
-        Unsupported: tools were asked for.
-        InvalidRequest: `n` is out of range, or there is more than one constraint.
+        InvalidRequest: a value is out of its range, or there is more than one constraint.
         InvalidGrammar: `json_schema` is no schema.
+        Unsupported: `stop_regex`.
     """
+    forms = {"dtype": dtype, "regex": regex, "json_schema": json_schema, "ebnf": ebnf,
+             "type": type, "tools": tools}  # fmt: skip
+    said = [form for form, value in forms.items() if value is not None]
     if choices:
-        forms = {"dtype": dtype, "regex": regex, "json_schema": json_schema, "ebnf": ebnf}
-        if other := next((form for form in forms if forms[form] is not None), None):
-            raise both("choices", other)
-        return select(name, choices, choices_method=choices_method)
-    if tools is not None:
-        raise Unsupported("gen(tools=...) is not available in this version.", param="tools")
-    constraint, ends = form_of(
-        dtype,
-        regex=regex,
-        json_schema=json_schema,
-        ebnf=ebnf,
-        whitespace=whitespace,
-        grammar_engine=grammar_engine,
-    )
+        if said:
+            raise both("choices", said[0])
+        return select(name, choices, temperature or 0.0, choices_method)
+    if not 0 <= retries <= MAX_RETRIES:
+        raise wrong("retries", retries, f"between 0 and {MAX_RETRIES}")
     if n is not None and not 1 <= n <= MAX_SAMPLES:
         raise InvalidRequest(f"`n` must be between 1 and {MAX_SAMPLES}, got {n}.", param="n")
-    logprobs = None if not return_logprob else (top_logprobs_num or 0)
-    options = {
-        "max_tokens": max_tokens,
-        "min_tokens": min_tokens,
-        "stop": (stop,) if isinstance(stop, str) else stop and tuple(stop),
-        "stop_token_ids": stop_token_ids and tuple(stop_token_ids),
-        "temperature": temperature,
-        "top_p": top_p,
-        "top_k": top_k,
-        "min_p": min_p,
-        "frequency_penalty": frequency_penalty,
-        "presence_penalty": presence_penalty,
-        "repetition_penalty": repetition_penalty,
-        "logit_bias": logit_bias and dict(logit_bias),
-        "ignore_eos": ignore_eos,
-        "seed": seed,
-        "logprobs": logprobs,
-    }
-    given = {option: value for option, value in options.items() if value is not None}
-    return Gen(name, given, n or 1, constraint, ends)
+    form, constraint, ends = None, None, tuple[str, ...]()
+    if type is not None or tools is not None:
+        if len(said) > 1:
+            raise both(said[0], said[1])
+        form = form_of_type(type) if tools is None else form_of_tools(tools_of(tools))
+        constraint = styled(form.constraint, whitespace, grammar_engine)
+    elif said or whitespace or grammar_engine:
+        constraint, ends = form_of(
+            dtype,
+            regex=regex,
+            json_schema=json_schema,
+            ebnf=ebnf,
+            whitespace=whitespace,
+            grammar_engine=grammar_engine,
+        )
+    options = sampling_of(
+        {
+            "max_tokens": max_tokens,
+            "min_tokens": min_tokens,
+            "stop": stop,
+            "stop_token_ids": stop_token_ids,
+            "stop_regex": stop_regex,
+            "temperature": temperature,
+            "top_p": top_p,
+            "top_k": top_k,
+            "min_p": min_p,
+            "frequency_penalty": frequency_penalty,
+            "presence_penalty": presence_penalty,
+            "repetition_penalty": repetition_penalty,
+            "logit_bias": logit_bias,
+            "ignore_eos": ignore_eos,
+            "return_logprob": return_logprob,
+            "top_logprobs_num": top_logprobs_num,
+        }
+    )
+    if seed is not None:
+        options["seed"] = seed
+    start = logprob_start_len if return_logprob else None
+    return Gen(name, options, n or 1, constraint, ends, start, form, retries)
+
+
+def gen_int(name: str | None = None, **options: Any) -> Gen | Select:
+    """`gen` of digits."""
+    return gen(name, dtype=int, **options)
+
+
+def gen_string(name: str | None = None, **options: Any) -> Gen | Select:
+    """`gen` of a text in quotes."""
+    return gen(name, dtype=str, **options)
+
+
+def separate_reasoning(expr: object, model_type: str) -> Expr:
+    """The gens of `expr`, each with what the model thought in a variable of its own:
+    `x_reasoning_content` beside `x`, which has the answer.
+
+    Args:
+        model_type: how the model marks its thoughts: "deepseek-r1", "qwen3", "gpt-oss", ...
+
+    Raises:
+        Unsupported: no such kind of model is known.
+    """
+    marks_of(model_type)
+    parts = [
+        replace(part, reasoning=model_type) if isinstance(part, Gen) else part
+        for part in parts_of(expr)
+    ]
+    return Concat(tuple(parts))
+
+
+def image(path: object) -> Expr:
+    """Raises Unsupported: the models here read text."""
+    raise Unsupported("image() is not supported by this model: it reads text only.", param="image")
+
+
+def video(path: object, num_frames: int = 0) -> Expr:
+    """Raises Unsupported: the models here read text."""
+    raise Unsupported("video() is not supported by this model: it reads text only.", param="video")
 
 
 def select(

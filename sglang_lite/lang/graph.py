@@ -173,7 +173,7 @@ def _edges(events: Sequence[Event]) -> Iterable[Edge]:
                     yield Edge(last[source], id, "join")
         if isinstance(part, Variable) and (part.source, part.name) in setters:
             yield Edge(setters[part.source, part.name], id, "variable")
-        if name := part.sets:
+        for name in part.sets:
             setters[path, name] = id
         last[path] = id
 

@@ -58,6 +58,8 @@ def join(parent: Branch, branches: Sequence[Branch], mode: str) -> None:
             for branch, end in zip(branches, ends, strict=True):
                 parent.extend(end.prompt.since(branch.origin))
 
+    for branch in branches:
+        parent.forms |= {name: branch.forms[name] for name in names if name in branch.forms}
     parent.enqueue(Job(gather, "join", tuple(names), tuple(branch.path for branch in branches)))
     for branch in branches:
         branch.when_idle(branch.close)

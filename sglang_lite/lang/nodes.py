@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from sglang_lite.lang.choices import ChoicesMethod, token_length_normalized
+from sglang_lite.lang.outputs import Form
+from sglang_lite.lang.places import Place, here
 from sglang_lite.params import Constraint
-
-_PACKAGE = __name__.partition(".")[0]
-_LANGUAGE = __name__.rpartition(".")[0] + "."
-
-
-class Place(NamedTuple):
-    """A line of a program."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
-def here() -> Place:
-    """The nearest line outside the language: the program's."""
-    frame = sys._getframe(1)
-    while frame.f_globals.get("__name__", "").startswith(_LANGUAGE) and frame.f_back is not None:
-        frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +21,9 @@ class Expr:
     waits: ClassVar[bool] = False  # whether executing it waits for a backend or another branch
 
     @property
-    def sets(self) -> str | None:
-        """The variable that it sets."""
-        return None
+    def sets(self) -> tuple[str, ...]:
+        """The variables that it sets."""
+        return ()
 
     def __add__(self, other: object) -> Concat:
         return Concat((*parts_of(self), *parts_of(other)), place=self.place)
@@ -56,8 +36,8 @@ class _Named(Expr):
     name: str | None
 
     @property
-    def sets(self) -> str | None:
-        return self.name
+    def sets(self) -> tuple[str, ...]:
+        return (self.name,) if self.name else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +60,17 @@ class Gen(_Named):
     constraint: Constraint | None = None
     ends: tuple[str, ...] = ()  # stops that the constraint needs, besides those asked for
     logprob_start: int | None = None  # first prompt position whose logprob is wanted
+    form: Form | None = None  # how the text's value is read
+    retries: int = 0  # further attempts if the text has no value
+    reasoning: str | None = None  # the kind of model whose thoughts are taken out of the variable
 
     waits: ClassVar[bool] = True
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        if self.name and self.reasoning:
+            return (self.name, thoughts_of(self.name))
+        return super().sets
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +160,11 @@ class Variable(Unknown):
 @dataclass(frozen=True, eq=False)
 class Nothing(Expr):
     """What a role method returns: its text is appended already."""
+
+
+def thoughts_of(name: str) -> str:
+    """The variable beside `name` that has what a reasoning model thought."""
+    return f"{name}_reasoning_content"
 
 
 def parts_of(value: object) -> tuple[Expr, ...]:

@@ -22,6 +22,9 @@ from sglang_lite.lang.nodes import (
     parts_of,
 )
 from sglang_lite.lang.run import Event
+from sglang_lite.lang.tools import MOST_STEPS, Loop, Read, loop, run_here, tools_of
+from sglang_lite.loop import shared_loop
+from sglang_lite.params import MAX_RETAIN_MS
 
 _TURNS = (RoleBegin, RoleEnd)
 
@@ -39,7 +42,7 @@ class State:
         return self
 
     def _append(self, parts: Sequence[Expr]) -> None:
-        names = [name for part in parts if (name := part.sets)]
+        names = [name for part in parts for name in part.sets]
         if len(names) > len(set(names)):
             again = next(name for name in names if names.count(name) > 1)
             raise ValueError(f"one expression sets {again!r} twice")
@@ -59,6 +62,19 @@ class State:
 
     set_var = __setitem__
 
+    def _value(self, name: str, text: Any) -> Any:
+        form = self._branch.forms.get(name)
+        if form is None:
+            return text
+        return [form.parse(each) for each in text] if isinstance(text, list) else form.parse(text)
+
+    def _tools(
+        self, tools: Sequence[Any], name: str, max_steps: int, sampling: dict[str, Any]
+    ) -> Loop:
+        pauses = [tool.seconds for tool in tools_of(tools).values()]
+        self._branch.pause_ms = min(MAX_RETAIN_MS, int(2000 * max(pauses)))
+        return loop(self.__iadd__, tools, name, max_steps, sampling)
+
     def __contains__(self, name: object) -> bool:
         return name in self._branch.cells
 
@@ -71,7 +87,7 @@ class State:
         """The same for the gens of this branch alone, or for those that set `name` in it."""
 
         def wanted(event: Event) -> bool:
-            return event.branch == self._branch.path and name in (None, event.part.sets)
+            return event.branch == self._branch.path and (name is None or name in event.part.sets)
 
         return self._branch.run.usage(wanted)
 
@@ -204,6 +220,45 @@ class ProgramState(State):
     def sync(self, timeout: float | None = None) -> None:
         """Wait until all that was appended so far has run, well or not."""
         self._branch.moment().wait(timeout)
+
+    def value(self, name: str) -> Any:
+        """What a variable says, of the type that its `gen` was given; a text if it was given none.
+
+        Raises:
+            InvalidOutput: the text is no value of that type.
+        """
+        return self._value(name, self[name])
+
+    def tool_loop(
+        self,
+        tools: Sequence[Any],
+        name: str = "answer",
+        *,
+        max_steps: int = MOST_STEPS,
+        **sampling: Any,
+    ) -> str:
+        """Let the model call functions, a turn each, until it answers; return the answer.
+
+        A call is JSON that the function's signature holds; what the function returns, or the
+        error that it raises, is told in a turn of the role "tool". The answer becomes the
+        variable `name`, the calls `name`_call_0 and so on. Say what there is to call before, in a
+        system turn for example: `sgl.describe(tools)`.
+
+        Raises:
+            RuntimeError: there is no answer after `max_steps` turns.
+        """
+        steps = self._tools(tools, name, max_steps, sampling)
+        reply: Any = None
+        while True:
+            try:
+                wanted = steps.send(reply)
+            except StopIteration as end:
+                self[name] = end.value
+                return str(end.value)
+            if isinstance(wanted, Read):
+                reply = self.value(wanted.name)
+            else:
+                reply = run_here(wanted.call, shared_loop().run)
 
     def text_iter(self, var_name: str | None = None) -> Iterator[str]:
         """Pieces of the text, or of one variable's, as they come; from the start for each reader.

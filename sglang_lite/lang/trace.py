@@ -50,7 +50,7 @@ class _Recorder(Executor):
 
     def append(self, parts: Sequence[Expr]) -> None:
         for part in parts:
-            if name := part.sets:
+            for name in part.sets:
                 self.cells[name] = Cell.of(None)
             if part.waits:
                 self.note(part, 0.0, 0.0, self.prompt, {})
