@@ -319,6 +319,46 @@ def test_nothing_is_retained_for_who_is_gone(outcome: str) -> None:
     core.check()
 
 
+def test_retention_ends_with_its_time_at_the_next_plan() -> None:
+    now = 0.0
+    core = make_core(retention=RetentionLimits(clock=lambda: now))
+    listener = Listener(core)
+    listener.submit([0, 1, 1], max_tokens=0, hint=Hint(program=1, more=True, retain_ms=500))
+    listener.run()
+    assert core.stats()["pages_retained"] == 3
+    now = 0.5
+    listener.submit([1], max_tokens=0)
+    listener.run()
+    assert core.stats()["pages_retained"] == 0
+
+
+def test_a_retracted_request_has_not_ended() -> None:
+    core = make_core(tokens=32, rows=8)
+    listener = Listener(core)
+    for first in range(4):
+        prompt = [first, 0, 1, 1, 0, 1]
+        listener.submit(prompt, max_tokens=20, ignore_eos=True, hint=Hint(program=1, more=True))
+    while not core.stats()["retractions"]:
+        listener.step()
+        assert core.stats()["finished"] == core.stats()["pages_retained"] == 0
+    listener.run()
+
+
+@pytest.mark.parametrize("page_size", [1, 4])
+def test_a_table_shares_nothing_with_who_is_still_here(page_size: int) -> None:
+    core = make_core(page_size, 64, chunk=64, whole_only=True)
+    listener = Listener(core)
+    for _ in range(3):
+        listener.submit([1] * 6, max_tokens=2)
+    listener.run()
+    assert [listener.last[id].cached_tokens for id in range(3)] == [0, 0, 0]
+    last = listener.submit([1] * 6 + listener.tokens[0] + [1], max_tokens=0)
+    other = listener.submit([1] * 3 + [2] * 3, max_tokens=0)
+    listener.run()
+    assert listener.last[last].cached_tokens == 7 // page_size * page_size
+    assert listener.last[other].cached_tokens == 0
+
+
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_a_fork_computes_what_its_branches_share_once(policy: str) -> None:
     core = make_core(4, 400, rows=8, policy=policy)

@@ -6,7 +6,7 @@ import sys
 from benchmarks.machine import load
 
 NAMES = ("exactness", "sharing", "speed", "memory", "startup", "language", "openai", "processes",
-         "input", "walked", "generated", "masks", "compile", "jump", "stall",
+         "input", "walked", "generated", "masks", "compile", "jump", "stall", "retention",
          "hostile")  # fmt: skip
 
 

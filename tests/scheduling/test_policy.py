@@ -192,6 +192,16 @@ def test_the_same_numbers_of_another_client_or_of_no_program_are_no_group() -> N
     assert mine == [requests[i] for i in (0, 2, 1, 3, 4, 5)]
 
 
+def test_a_group_is_followed_only_as_long_as_nothing_comes_between() -> None:
+    new, queues = Arrivals(), Queues("fcfs")
+    requests = [new.request(program=1, group=1), new.request(), new.request()]
+    for request in requests:
+        queues.add(request)
+    assert admit(queues, {}, 2) == requests[:2]
+    queues.add(new.request(program=1, group=1))
+    assert admit(queues, {}, 1) == [requests[2]]
+
+
 def test_a_group_without_end_does_not_starve_its_client_nor_others() -> None:
     new, queues = Arrivals(), Queues("fcfs")
     queues.add(new.request(program=1, group=1))

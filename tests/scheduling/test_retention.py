@@ -62,6 +62,36 @@ def test_what_nobody_waits_for_goes_first_though_it_is_newer() -> None:
     assert desk.retained == 4
 
 
+def test_what_a_program_is_done_with_goes_before_what_nothing_is_known_of() -> None:
+    desk = Desk()
+    desk.serve("old", program=0)
+    desk.serve("done", program=1)
+    desk.serve("more", program=2, more=True)
+    desk.serve("1234", program=0)
+    assert [desk.cached(text) for text in ("old", "done", "more")] == [3, 1, 4]
+    desk.serve("d", program=0)  # somebody came for it: it is not done with
+    desk.serve("5", program=0)
+    assert [desk.cached(text) for text in ("old", "done", "more")] == [2, 1, 4]
+
+
+def test_what_is_left_of_an_ended_program_goes_first() -> None:
+    desk = Desk()
+    desk.serve("old", program=0)
+    desk.serve("here", program=1, more=True)
+    desk.cache.retention.end(b"c", 1)
+    desk.serve("1234567", program=0)
+    assert [desk.cached(text) for text in ("old", "here")] == [3, 2]
+
+
+def test_a_shared_beginning_is_not_done_with_as_long_as_others_hang_below_it() -> None:
+    desk = Desk()
+    desk.serve("head1", program=1)
+    desk.serve("head2", program=2)
+    desk.serve("34", program=0)
+    desk.serve("567890", program=0)
+    assert [desk.cached(text) for text in ("head1", "head2", "34")] == [4, 4, 2]
+
+
 def test_retained_texts_give_way_too_the_one_continued_last_before_the_others() -> None:
     desk = Desk()
     desk.serve("abc", program=1, more=True, steps=1)
@@ -182,6 +212,12 @@ def test_a_table_finds_whole_texts_only() -> None:
     assert desk.cached("few shot") == desk.cached("few shock") == 0
     desk.serve("few")
     assert desk.cached("few shock") == 3, "the end of another text"
+    desk.serve("fewer")
+    assert desk.cached("few more") == 3, "though a longer text has the same node below it"
+    desk.cache.flush()
+    desk.serve("few")
+    desk.serve("few shots")
+    assert desk.cached("few more") == 3
     desk.serve("123", program=2)
     desk.serve("few", program=2)
     desk.serve("1234", program=2)

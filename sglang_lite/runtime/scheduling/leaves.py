@@ -9,9 +9,7 @@ from __future__ import annotations
 import heapq
 from itertools import count
 
-from sglang_lite.runtime.scheduling.node import Node
-
-Rank = tuple[bool, int, int]
+from sglang_lite.runtime.scheduling.node import Node, Rank
 
 
 class Leaves:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from sglang_lite.runtime.scheduling.batch import Int
 
+Rank = tuple[int, int, int]
+
 
 class Branch(NamedTuple):
     """Whose texts continue each other: one branch of one program of one client."""
@@ -41,14 +43,17 @@ class Node:
     used: int = 0  # tree time of the last pin; a counter, so tests are deterministic
     marks: dict[Branch, Mark] = field(default_factory=dict)  # of texts that end here
     wishes: int = 0  # marks here and below
+    done: bool = False  # the program whose text ends here has said that it is; nobody came since
     whole: bool = False  # a request's text ends here; kept only where nothing else can be found
 
     @property
-    def rank(self) -> tuple[bool, int, int]:
-        """Leaves are evicted in this order: first those without a mark, then those that are
-        continued last; among equals the one not used for longest."""
-        steps = min((mark.steps for mark in self.marks.values()), default=0)
-        return bool(self.marks), -steps, self.used
+    def rank(self) -> Rank:
+        """Leaves are evicted in this order: those that a program is done with, those nothing is
+        known of, those with a mark, of which the one that is continued last goes first; among
+        equals the one not used for longest."""
+        if not self.marks:
+            return int(not self.done), 0, self.used
+        return 2, -min(mark.steps for mark in self.marks.values()), self.used
 
     @property
     def is_free_leaf(self) -> bool:

@@ -106,7 +106,7 @@ class RadixTree:
         for each in node.ancestry():
             if not each.pins:
                 self.evictable -= len(each.pages)
-            each.pins, each.used = each.pins + 1, now
+            each.pins, each.used, each.done = each.pins + 1, now, False
         return node
 
     def unpin(self, node: Node) -> None:

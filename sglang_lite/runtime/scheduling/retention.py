@@ -1,8 +1,9 @@
-"""Which texts some program is going to continue, so that they are evicted after the others.
+"""Which texts some program is going to continue, so that they are evicted after the others, and
+which a program is done with, so that they go before.
 
-Advice, never a claim. It moves a leaf to the end of the order of eviction and blocks no
-allocation; it is bounded in pages and in time; it ends with the request that continues the text,
-with the program and with the client. Pages stay where they are throughout: only marks come and go.
+Advice, never a claim. It changes the order of eviction and blocks no allocation. What is retained
+is bounded in pages and in time, and ends with the request that continues the text, with the
+program and with the client. Pages stay where they are throughout: only marks come and go.
 
 A mark belongs to a branch of a program. What continues the text in the same branch answers it; a
 branch that starts there does not, because its siblings, and whoever joins them, read the text too.
@@ -44,11 +45,12 @@ class Retention:
         self._ties = count()
 
     def note(self, client: bytes, hint: Hint, node: Node) -> None:
-        """A request has ended with its text at `node`: what it continued needs waiting for no
-        more, and its own text does if the hint says so."""
+        """A request has ended with its text at `node`, which it still pins: what it continued is
+        waited for no more, and its own text is if the hint says so."""
         branch = Branch(client, hint.program, hint.group)
         answered = [each.marks[branch] for each in node.ancestry() if branch in each.marks]
         self._forget(answered)
+        node.done = bool(hint.program) and not hint.more
         if not hint.more or node.parent is None or not self.most:
             return
         seconds = min(hint.retain_ms / 1000 or self.limits.seconds, self.limits.seconds)
@@ -67,10 +69,13 @@ class Retention:
             self._forget([heapq.heappop(self._deadlines)[2]])
 
     def end(self, client: bytes, program: int | None = None) -> None:
-        """Nobody waits for what is left of a program; None: of all that the client has."""
+        """A program is done with what is left of it; None: with all that the client has."""
         ended = [key for key in self._programs if key[0] == client]
         for key in ended if program is None else [(client, program)]:
-            self._forget(list(self._programs.get(key, ())))
+            marks = list(self._programs.get(key, ()))
+            for node in [mark.node for mark in marks if mark.node is not None]:
+                node.done = True
+            self._forget(marks)
 
     def check(self) -> None:
         """Raise AssertionError unless the tree's marks are those known here, and within bounds."""
