@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from running import States, main
+
 import sglang_lite as sgl
 
 SHOTS = """Answer the question. Use the calculator for arithmetic, one call to a line.
@@ -25,7 +27,7 @@ Answer: 32
 
 """
 QUESTIONS = (
-    "A train has 9 cars with 64 seats each. How many seats are there?",
+    "A bag holds 64 nuts. How many nuts are in 9 bags?",
     "A farmer had 230 apples and sold 85. How many are left?",
     "Tom has 17 marbles and Mia has 26. How many do they have together?",
 )
@@ -66,16 +68,17 @@ def agent(s: Any, question: str) -> None:
     s += "Answer:" + sgl.gen("answer", max_tokens=8, stop="\n", temperature=0)
 
 
-def solve(backend: Any) -> list[tuple[str, str, str]]:
-    """(question, the agent's last call, its answer) for each question."""
+def solve(backend: Any) -> States:
+    """A state for each question: `thought`, the last `call` of the calculator, and `answer`."""
     rows = [{"question": question} for question in QUESTIONS]
-    states = agent.run_batch(rows, backend=backend)
-    return [
-        (row["question"], state["call"], state["answer"].strip())
-        for row, state in zip(rows, states, strict=True)
-    ]
+    states: States = agent.run_batch(rows, backend=backend)
+    return states
+
+
+def show(states: States) -> None:
+    for question, state in zip(QUESTIONS, states, strict=True):
+        print(f"{question}\n  calculator({state['call']}) -> {state['answer'].strip()}")
 
 
 if __name__ == "__main__":
-    for question, call, answer in solve(None):
-        print(f"{question}\n  calculator({call}) -> {answer}")
+    main(solve, show)

@@ -62,14 +62,14 @@ def run(cached: bool) -> Cost:
 
 
 def answers(backend: Any, *, shown: bool) -> None:
-    show = console.print if shown else lambda *_, **__: None
-    cities = few_shot.ask_all(backend)
-    show("[bold]few-shot[/]", "  ".join(f"{country}: {city}" for country, city in cities[:8]), "…")
-    grades, summary = judge.grade(backend)
-    show("[bold]judge[/]", "  ".join(f"{aspect}: {grade}" for aspect, _, grade in grades))
-    show("  ", summary.strip())
-    for question, call, answer in agent.solve(backend):
-        show("[bold]agent[/]", question, f"calculator({call}) → {answer}", markup=True)
+    """Run the three programs, and read what they say: reading waits for it."""
+    for program in (few_shot, judge, agent):
+        states = program.solve(backend)
+        if shown:
+            console.print(f"[bold]{program.__name__}[/]")
+            program.show(states)
+        for state in states:
+            state.sync()
 
 
 def distinct_tokens(prompts: Iterable[list[int]]) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from running import States, main
+
 import sglang_lite as sgl
 
 ASPECTS = ("clarity", "structure", "evidence", "originality", "grammar", "conclusion")
@@ -29,15 +31,17 @@ def judge(s: Any, essay: str) -> None:
     s += sgl.assistant(sgl.gen("summary", max_tokens=32, stop="\n", temperature=0))
 
 
-def grade(backend: Any) -> tuple[list[tuple[str, str, str]], str]:
-    """(aspect, opinion, grade) for each aspect, and the summary."""
-    state = judge.run(essay=ESSAY, backend=backend)
-    summary = state["summary"]
-    return list(zip(ASPECTS, state["opinion"], state["grade"], strict=True)), summary
+def solve(backend: Any) -> States:
+    """One state: `opinion` and `grade` have an item for each of `ASPECTS`; then `summary`."""
+    return [judge.run(essay=ESSAY, backend=backend)]
+
+
+def show(states: States) -> None:
+    (state,) = states
+    for aspect, grade, opinion in zip(ASPECTS, state["grade"], state["opinion"], strict=True):
+        print(f"{aspect}: {grade} ({opinion.strip()})")
+    print(state["summary"].strip())
 
 
 if __name__ == "__main__":
-    grades, summary = grade(None)
-    for aspect, opinion, mark in grades:
-        print(f"{aspect}: {mark} ({opinion.strip()})")
-    print(summary.strip())
+    main(solve, show)
