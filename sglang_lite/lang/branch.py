@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -21,7 +22,7 @@ from sglang_lite.lang.cells import Cell
 from sglang_lite.lang.context import Snapshot
 from sglang_lite.lang.errors import ProgramError
 from sglang_lite.lang.execute import Executor
-from sglang_lite.lang.nodes import Expr, Gen, Nothing
+from sglang_lite.lang.nodes import Expr, Gen, Nothing, RoleEnd
 from sglang_lite.lang.outputs import Form
 from sglang_lite.lang.prompt import Prompt
 from sglang_lite.lang.run import Path, Run
@@ -122,6 +123,11 @@ class Branch(Executor):
     def close(self) -> None:
         """Readers of the stream get to its end."""
         self.journal.close(self.error)
+
+    def upcoming(self) -> list[Expr]:
+        with self._lock:
+            parts = [part for part, _ in self._queue]
+        return list(takewhile(lambda part: not isinstance(part, RoleEnd), parts))
 
     def more_to_come(self) -> bool:
         return bool(self._queue) or (self.run.running and not self.path)

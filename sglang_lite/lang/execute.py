@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -25,8 +26,9 @@ from sglang_lite.lang.nodes import (
     Variable,
     thoughts_of,
 )
-from sglang_lite.lang.prompt import Prompt
+from sglang_lite.lang.prompt import Generated, Prompt
 from sglang_lite.lang.run import USAGE, Event, Path, Run
+from sglang_lite.lang.speculation import TRIES, after, cut, fits
 from sglang_lite.params import Hint, SamplingParams
 from sglang_lite.reasoning import split
 from sglang_lite.seeds import derive_seed
@@ -39,11 +41,16 @@ class Executor(Context):
         super().__init__(run)
         self.path = path
         self.group, self.size = 0, 1  # the fork that made this branch, and how many it made
+        self.ahead = ""  # what the model wrote beyond what the program has used
         self.pause_ms = 0  # how long what comes next is expected to take, if the program knows
         self._gens = 0
 
     def more_to_come(self) -> bool:
         """Whether the branch's text is going to be continued, as far as one knows."""
+        raise NotImplementedError
+
+    def upcoming(self) -> list[Expr]:
+        """What is appended already, up to the end of the turn."""
         raise NotImplementedError
 
     # -------------------------------------------------------------- without waiting
@@ -86,6 +93,9 @@ class Executor(Context):
             raise TimeoutError(message) from None
 
     async def _generate(self, gen: Gen) -> dict[str, Any]:
+        if self._foresees(gen):
+            return self._answered(gen, await self._foreseen(gen))
+        self.ahead = ""
         if not gen.retries or gen.form is None:
             return self._answered(gen, await self._listen(gen, 0))
         tried: list[dict[str, Any]] = []
@@ -98,7 +108,7 @@ class Executor(Context):
         meta = {**last.meta, **together, "retries": len(tried) - 1}
         return self._answered(gen, Part(last.text, last.samples, meta))
 
-    async def _listen(self, gen: Gen, attempt: int) -> Part:
+    async def _listen(self, gen: Gen, attempt: int, *, quiet: bool = False) -> Part:
         """Ask, and pass on the pieces of the answer; return the last."""
         ask = Ask(
             self.prompt, self._params(gen, attempt), gen.n, gen.constraint, self.conversation(),
@@ -108,12 +118,63 @@ class Executor(Context):
         async with aclosing(self.run.backend.generate(ask)) as parts:  # type: ignore[type-var]
             async for part in parts:
                 self._first = self._first or perf_counter()
-                if part.text and not gen.retries:  # an answer that may be taken back is not shown
+                if part.text and not (quiet or gen.retries):  # it may be taken back
                     self.journal.add(gen.name, part.text, part.meta)
                 last = part
         if last is None or not last.samples:
             raise RuntimeError("the backend ended its answer without saying what it was")
         return last
+
+    # -------------------------------------------------------------- ahead of later gens
+
+    def _foresees(self, gen: Gen) -> bool:
+        """Whether the gen may be answered from, and with, what later ones need."""
+        backend = self.run.backend
+        if not self.run.speculation or not backend.speculates:
+            return False
+        plain = gen.n == 1 and gen.constraint is None and "logprobs" not in gen.options
+        return plain and bool(self._stops(gen) or not backend.continues)
+
+    async def _foreseen(self, gen: Gen) -> Part:
+        stops, meta = self._stops(gen), {"speculated": True}
+        if not (found := cut(self.ahead, stops)) and (stops or not self.ahead):
+            last = await self._look_ahead(gen)
+            text, meta = self.ahead + last.samples[0].text, last.meta
+            found = cut(text, stops) or (text, "")
+        answer, self.ahead = found or (self.ahead, "")
+        if answer:
+            self.journal.add(gen.name, answer, meta)
+        return Part(samples=(Generated(answer),), meta=meta)
+
+    async def _look_ahead(self, gen: Gen) -> Part:
+        """Ask for more than the gen needs; of an API that cannot go on, until it fits the turn."""
+        assert self.run.speculation is not None
+        tokens = max(self.run.speculation, self._params(gen, 0).max_tokens)
+        wide = replace(gen, ends=(), options={**gen.options, "max_tokens": tokens, "stop": ()})
+        turn = [gen, *self.upcoming()]
+        before, self.prompt = self.prompt, self.prompt.add(self.ahead)
+        try:
+            for attempt in range(TRIES):
+                last = await self._listen(wide, attempt, quiet=True)
+                text = self.ahead + last.samples[0].text
+                if self.run.backend.continues or fits(text, turn, self._stops):
+                    return last
+        finally:
+            self.prompt = before
+        raise RuntimeError(
+            f"the answer had not the form of the turn in {TRIES} tries; this API cannot continue "
+            f"a turn that has begun. The last was {text[:80]!r}"
+        )
+
+    def _stops(self, gen: Gen) -> tuple[str, ...]:
+        return self._params(gen, 0).stop
+
+    def write(self, text: str, variable: str | None = None) -> None:
+        super().write(text, variable)
+        if self.ahead:
+            self.ahead = after(self.ahead, text)
+
+    # -------------------------------------------------------------- answers
 
     def _answered(self, gen: Gen, last: Part) -> dict[str, Any]:
         first, texts = last.samples[0], [sample.text for sample in last.samples]

@@ -15,6 +15,8 @@ from sglang_lite.lang.run import Event, Path
 PREVIEW = 40  # characters of a node's text that are shown
 _WRITTEN = (Text, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd)  # known without a run
 
+KINDS = {RoleBegin: "turn", RoleEnd: "end of turn", ScopeBegin: "scope", ScopeEnd: "end of scope"}
+
 EdgeKind = Literal["next", "fork", "join", "variable"]
 
 
@@ -138,11 +140,12 @@ class Graph:
 def _node(id: int, event: Event) -> Node:
     part, meta = event.part, event.meta
     name = getattr(part, "name", None) or getattr(part, "role", None)
-    written = event.after.text[len(event.before.text) :]
+    kind = getattr(part, "what", None) or KINDS.get(type(part)) or type(part).__name__.lower()
+    written = "" if kind == "fork" else event.after.text[len(event.before.text) :]
     return Node(
         id=id,
         branch=_branch(event.branch),
-        kind=getattr(part, "what", None) or type(part).__name__.lower(),
+        kind=kind,
         name=name,
         text=written,
         place=str(part.place),

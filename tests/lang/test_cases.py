@@ -192,11 +192,6 @@ def test_gen_with_choices_is_select_and_a_bad_regex_fails_at_once() -> None:  # 
         sgl.gen("a", regex="(")
 
 
-def test_tools_are_refused_by_name() -> None:
-    with pytest.raises(sgl.Unsupported, match="tools"):
-        sgl.gen("a", tools=[print])
-
-
 def test_var_scope_names_all_that_is_written_inside() -> None:  # 15
     @sgl.function
     def program(s: Any) -> None:

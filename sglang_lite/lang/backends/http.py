@@ -40,6 +40,8 @@ class HttpBackend(Templated):
 
     wants_prefix = False
     takes_hints = False
+    speculates = False
+    continues = True
     scores_alone = False
 
     def __init__(self, address: str, chat_template_name: str | None = None) -> None:

@@ -61,6 +61,7 @@ class OpenAI(Templated):
 
     wants_prefix = False
     takes_hints = False
+    speculates = True
     scores_alone = False
 
     def __init__(

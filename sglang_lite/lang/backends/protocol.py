@@ -50,6 +50,16 @@ class Backend(Protocol):
         ...
 
     @property
+    def speculates(self) -> bool:
+        """Whether a call costs so much that one for several gens is worth more tokens."""
+        ...
+
+    @property
+    def continues(self) -> bool:
+        """Whether it continues any text; some chat APIs begin turns only."""
+        ...
+
+    @property
     def scores_alone(self) -> bool:
         """Whether `score` without the prompt costs so little that it is asked for each time."""
         ...

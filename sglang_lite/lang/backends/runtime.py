@@ -48,6 +48,8 @@ class ClientBackend(Templated):
 
     wants_prefix = False  # sharing happens when batches are planned: nothing is sent ahead
     takes_hints = True
+    speculates = False
+    continues = True
     scores_alone = True
 
     def __init__(self, client: Client, chat_template_name: str | None = None) -> None:

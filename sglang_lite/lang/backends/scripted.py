@@ -30,6 +30,8 @@ class ScriptedBackend(Templated):
 
     wants_prefix = True
     takes_hints = False
+    speculates = True
+    continues = True
     scores_alone = True
 
     def __init__(
