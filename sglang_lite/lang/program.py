@@ -58,6 +58,11 @@ class Program:
             )
         functools.update_wrapper(self, body)
 
+    @property
+    def func(self) -> Callable[..., Any]:
+        """The body, under SGLang's name."""
+        return self.body
+
     def bind(self, **arguments: Any) -> Program:
         """This program with `arguments` given.
 

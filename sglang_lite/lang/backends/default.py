@@ -11,8 +11,11 @@ _default: list[Backend] = []
 
 
 def set_default_backend(backend: Any) -> None:
-    """What runs programs that are not given a backend: a backend of the language or an Engine."""
-    _default[:] = [as_backend(backend)]
+    """What runs programs that are not given a backend: a backend of the language or an Engine.
+
+    None: nothing does any more.
+    """
+    _default[:] = [] if backend is None else [as_backend(backend)]
 
 
 def as_backend(backend: Any) -> Backend:

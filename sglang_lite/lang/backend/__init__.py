@@ -1,0 +1,1 @@
+"""SGLang's package of backends; see `backends`."""
