@@ -142,7 +142,7 @@ def _as_they_end(whole: Batch, room: int) -> Iterator[tuple[int, ProgramState]]:
     """(index, state) of each row, run by a crew of threads, or in the loop if it is async."""
     done: deque[tuple[int, ProgramState]] = deque()
     some = threading.Event()
-    begun: list[ProgramState] = []
+    unfinished: dict[int, ProgramState] = {}
 
     def jobs() -> Iterator[Callable[[], None]]:
         for index in range(len(whole.rows)):
@@ -150,10 +150,11 @@ def _as_they_end(whole: Batch, room: int) -> Iterator[tuple[int, ProgramState]]:
 
     def one(index: int) -> None:
         state = whole.start(index)
-        begun.append(state)
+        unfinished[index] = state
 
         def over() -> None:
             crew.leave()
+            del unfinished[index]
             done.append((index, state))
             some.set()
 
@@ -178,9 +179,8 @@ def _as_they_end(whole: Batch, room: int) -> Iterator[tuple[int, ProgramState]]:
     finally:
         crew.stop()
         whole.progress.close()
-        for state in begun:
-            if state._branch.error is None and state._branch.run.running:
-                state.cancel()
+        for state in list(unfinished.values()):
+            state.cancel()
 
 
 def _live(program: Program, state: ProgramState, own: Mapping[str, Any]) -> None:
@@ -267,8 +267,10 @@ async def _alive(program: Program, state: ProgramState, own: Mapping[str, Any]) 
 def _row(program: Program, row: Any) -> dict[str, Any]:
     if isinstance(row, Mapping):
         return dict(row)
-    if isinstance(row, (tuple, list)) and len(row) <= len(program.arguments):
+    if isinstance(row, (tuple, list)):
         free = [name for name in program.arguments if name not in program.bound]
+        if len(row) > len(free):
+            raise TypeError(f"a row has {len(row)} values for the arguments {', '.join(free)}")
         return dict(zip(free, row, strict=False))
     raise TypeError("a batch is a list of dicts or tuples, one for each run of the program")
 

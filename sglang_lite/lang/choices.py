@@ -20,6 +20,7 @@ class Scores:
     tokens: list[list[float]]
     unconditional: list[list[float]] | None = None  # the same without the prompt
     usage: dict[str, int] = field(default_factory=dict)
+    ids: list[list[int]] | None = None  # the tokens; None: the backend does not tell
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class UnconditionalLikelihoodNormalized:
         meta = {
             **_meta(scores),
             "normalized_unconditional_prompt_logprobs": gains,
-            "unconditional_token_logprobs": _pairs(scores.unconditional),
+            "unconditional_token_logprobs": _triples(scores.unconditional, scores.ids),
         }
         return Decision(_best(gains), meta)
 
@@ -130,14 +131,21 @@ def _softmax(values: Sequence[float]) -> list[float]:
 def _meta(scores: Scores) -> dict[str, Any]:
     return {
         "normalized_prompt_logprobs": [_mean(row) for row in scores.tokens],
-        "input_token_logprobs": _pairs(scores.tokens),
+        "input_token_logprobs": _triples(scores.tokens, scores.ids),
         "output_token_logprobs": [[] for _ in scores.tokens],
         **scores.usage,
     }
 
 
-def _pairs(rows: list[list[float]]) -> list[list[tuple[float, None, None]]]:
-    return [[(logprob, None, None) for logprob in row] for row in rows]
+def _triples(
+    rows: list[list[float]], ids: list[list[int]] | None
+) -> list[list[tuple[float, int | None, None]]]:
+    """SGLang's (logprob, id, text). A text's very first token may have no logprob."""
+    named: Sequence[Sequence[int | None]] = ids or [[None] * len(row) for row in rows]
+    return [
+        [(logprob, id, None) for logprob, id in zip(row, those[-len(row) :], strict=True)]
+        for row, those in zip(rows, named, strict=True)
+    ]
 
 
 def _mean(values: Sequence[float]) -> float:

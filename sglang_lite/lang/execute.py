@@ -93,6 +93,8 @@ class Executor(Context):
             raise TimeoutError(message) from None
 
     async def _generate(self, gen: Gen) -> dict[str, Any]:
+        asked = {"n": 1, **self.run.asked}
+        gen = replace(gen, **{k: v for k, v in asked.items() if getattr(gen, k) is None})
         if self._foresees(gen):
             return self._answered(gen, await self._foreseen(gen))
         self.ahead = ""
@@ -111,8 +113,8 @@ class Executor(Context):
     async def _listen(self, gen: Gen, attempt: int, *, quiet: bool = False) -> Part:
         """Ask, and pass on the pieces of the answer; return the last."""
         ask = Ask(
-            self.prompt, self._params(gen, attempt), gen.n, gen.constraint, self.conversation(),
-            self.role, self._hint(), gen.logprob_start,
+            self.prompt, self._params(gen, attempt), gen.n or 1, gen.constraint,
+            self.conversation(), self.role, self._hint(), gen.logprob_start, bool(gen.logprob_text),
         )  # fmt: skip
         last = None
         async with aclosing(self.run.backend.generate(ask)) as parts:  # type: ignore[type-var]
@@ -178,15 +180,18 @@ class Executor(Context):
 
     def _answered(self, gen: Gen, last: Part) -> dict[str, Any]:
         first, texts = last.samples[0], [sample.text for sample in last.samples]
-        if gen.n > 1 or gen.retries:
+        many = (gen.n or 1) > 1
+        if many or gen.retries:
             self.journal.add(gen.name, first.text, last.meta)
-        if first.text or first.ids:
-            self.prompt = self.prompt.add(first)
-        if gen.reasoning and gen.name:
+        if gen.reasoning:
             pairs = [split(gen.reasoning, text) for text in texts]
             thoughts, texts = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-            self.set(thoughts_of(gen.name), thoughts if gen.n > 1 else thoughts[0], last.meta)
-        self.set(gen.name, texts if gen.n > 1 else texts[0], last.meta)
+            if gen.name:
+                self.set(thoughts_of(gen.name), thoughts if many else thoughts[0], last.meta)
+            self.prompt = self.prompt.add(texts[0])  # a conversation goes on from the answer alone
+        elif first.text or first.ids:
+            self.prompt = self.prompt.add(first)
+        self.set(gen.name, texts if many else texts[0], last.meta)
         return last.meta
 
     async def _select(self, select: Select) -> dict[str, Any]:

@@ -62,7 +62,8 @@ def gen(
 
     Args:
         return_logprob: of each token, in `get_meta_info(name)`; `top_logprobs_num` adds those of
-            the likeliest, and `logprob_start_len` those of the prompt from that position on.
+            the likeliest, `logprob_start_len` those of the prompt from that position on, and
+            `return_text_in_logprobs` the tokens' texts.
         dtype: int, float, bool, or str for a text in quotes; the variable holds the text of it.
         json_schema: a dict, JSON text or a pydantic model; the answer has its properties' order.
         type: a pydantic model, dataclass, Literal, Enum, list[...], int, float, bool, date or any
@@ -128,7 +129,7 @@ def gen(
     if seed is not None:
         options["seed"] = seed
     start = logprob_start_len if return_logprob else None
-    return Gen(name, options, n or 1, constraint, ends, start, form, retries)
+    return Gen(name, options, n, constraint, ends, start, return_text_in_logprobs, form, retries)
 
 
 def gen_int(name: str | None = None, **options: Any) -> Gen | Select:
@@ -196,10 +197,8 @@ def select(
 
 
 def role(name: str, content: object = None) -> Expr:
-    """A whole turn of a conversation."""
-    if content is None:
-        return RoleBegin(name)
-    return Concat((RoleBegin(name), *parts_of(content), RoleEnd(name)))
+    """A whole turn of a conversation; without content, an empty one."""
+    return Concat((RoleBegin(name), *parts_of("" if content is None else content), RoleEnd(name)))
 
 
 def system(content: object = None) -> Expr:
@@ -213,7 +212,7 @@ def user(content: object = None) -> Expr:
 
 
 def assistant(content: object = None) -> Expr:
-    """An assistant's turn, or the part of one that is given."""
+    """An assistant's turn."""
     return role("assistant", content)
 
 

@@ -97,6 +97,11 @@ class Graph:
                 _insert(trie, self._encode(event.after))
         return 1 - new / total if total else None
 
+    @property
+    def last_node(self) -> Graph:
+        """Where programs written for SGLang print from; here it is the graph, all of it."""
+        return self
+
     # -------------------------------------------------------------- forms
 
     def to_dict(self) -> dict[str, Any]:
@@ -122,6 +127,10 @@ class Graph:
         arrows = {"next": "-->", "fork": "-->|fork|", "join": "-->|join|", "variable": "-.->"}
         lines += [f"    n{each.source} {arrows[each.kind]} n{each.target}" for each in self.edges]
         return "\n".join(lines)
+
+    def print_graph_dfs(self) -> str:
+        """The text of the graph, by SGLang's name."""
+        return str(self)
 
     def __str__(self) -> str:
         """A tree: branches are indented below where they began."""

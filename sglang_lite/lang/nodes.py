@@ -56,10 +56,11 @@ class Gen(_Named):
 
     name: str | None
     options: Mapping[str, Any]
-    n: int = 1
+    n: int | None = None  # samples; None: as many as the run says
     constraint: Constraint | None = None
     ends: tuple[str, ...] = ()  # stops that the constraint needs, besides those asked for
     logprob_start: int | None = None  # first prompt position whose logprob is wanted
+    logprob_text: bool | None = None  # logprobs come with the texts of their tokens
     form: Form | None = None  # how the text's value is read
     retries: int = 0  # further attempts if the text has no value
     reasoning: str | None = None  # the kind of model whose thoughts are taken out of the variable

@@ -33,6 +33,19 @@ SAMPLING: Mapping[str, tuple[str, Callable[[Any], Any] | None]] = {
     "stop_regex": ("stop_regex", None),
 }
 
+# the name in `run` -> the field of `Gen` that it is for, where the gen does not say
+ASKED: Mapping[str, str] = {
+    "n": "n",
+    "logprob_start_len": "logprob_start",
+    "return_text_in_logprobs": "logprob_text",
+}
+
+
+def asked_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of `Gen` that `given` says for all gens of a run; None means: not said."""
+    said = {ours: given.get(name) for name, ours in ASKED.items()}
+    return {ours: value for ours, value in said.items() if value is not None}
+
 
 def sampling_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of `SamplingParams` that `given` says; None means: not said.

@@ -14,7 +14,7 @@ from sglang_lite.lang.backends.default import as_backend, set_default_backend
 from sglang_lite.lang.branch import Branch
 from sglang_lite.lang.cells import Cell
 from sglang_lite.lang.errors import ProgramError
-from sglang_lite.lang.options import SAMPLING, sampling_of
+from sglang_lite.lang.options import ASKED, SAMPLING, asked_of, sampling_of
 from sglang_lite.lang.run import Run
 from sglang_lite.lang.state import ProgramState, State
 from sglang_lite.loop import shared_loop
@@ -184,12 +184,12 @@ class Program:
         """
         own, given = {}, {}
         for name, value in named.items():
-            if name in SAMPLING and name not in self.arguments:
+            if (name in SAMPLING or name in ASKED) and name not in self.arguments:
                 given[name] = value
             else:
                 own[name] = value
         self._know(own)
-        return {**own, **self.bound}, sampling_of(given) if given else {}
+        return {**own, **self.bound}, {**sampling_of(given), **asked_of(given)} if given else {}
 
     def start(
         self,
@@ -201,10 +201,12 @@ class Program:
         hints: bool = True,
         parallel: bool = True,
     ) -> ProgramState:
+        asked = {name: options[name] for name in ASKED.values() if name in options}
         run = Run(
             as_backend(backend),
             shared_loop(),
-            options,
+            {name: value for name, value in options.items() if name not in asked},
+            asked,
             self.body.__name__,
             seed,
             timeout,

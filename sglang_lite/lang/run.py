@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sglang_lite.lang.backends.protocol import Backend
-from sglang_lite.lang.nodes import Expr
+from sglang_lite.lang.nodes import Expr, Gen, Select
 from sglang_lite.lang.prompt import Prompt
 from sglang_lite.loop import LoopThread
 
@@ -40,6 +40,7 @@ class Run:
     backend: Backend
     loop: LoopThread
     options: dict[str, Any] = field(default_factory=dict)  # for gens that don't give their own
+    asked: dict[str, Any] = field(default_factory=dict)  # the same, but no sampling parameters
     name: str = ""
     seed: int | None = None
     timeout: float | None = None  # seconds that a gen or select may take
@@ -58,7 +59,7 @@ class Run:
         total: dict[str, Any] = dict.fromkeys(USAGE, 0)
         total |= {"calls": 0, "seconds": 0.0}
         for event in list(self.events):
-            if event.part.waits and wanted(event):
+            if isinstance(event.part, (Gen, Select)) and wanted(event):
                 total["calls"] += 1
                 total["seconds"] += event.ended - event.began
                 for kind in USAGE:

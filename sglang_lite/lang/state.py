@@ -185,6 +185,14 @@ class State:
 class ProgramState(State):
     """A program's text. `+=` returns at once; reading waits, `timeout` seconds at most."""
 
+    def __str__(self) -> str:
+        """SGLang's form of the text; waits for it."""
+        return f"ProgramState({self.text()})"
+
+    def __repr__(self) -> str:
+        """The same of what there is so far: debuggers must not wait."""
+        return f"ProgramState({self._branch.prompt.text})"
+
     def text(self, timeout: float | None = None) -> str:
         """The whole text so far. Raises ProgramError if something on the way failed."""
         return self._branch.moment().get(timeout).prompt.text

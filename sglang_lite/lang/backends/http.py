@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -13,6 +14,7 @@ from sglang_lite.errors import InvalidRequest, RuntimeUnavailable
 from sglang_lite.global_config import global_config
 from sglang_lite.lang.backends.encoder import Encoder, common
 from sglang_lite.lang.backends.json_api import JsonApi
+from sglang_lite.lang.backends.logprobs import with_texts
 from sglang_lite.lang.backends.protocol import Ask, Part
 from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.model_template import ModelTemplate
@@ -33,6 +35,8 @@ class HttpBackend(Templated):
 
     Args:
         chat_template_name: a template by name, in place of the model's own.
+        api_key: sent with every request, for what stands in front of the server.
+        verify: a file of certificates to trust.
 
     Raises:
         RuntimeUnavailable: nobody answers at `address`.
@@ -44,13 +48,22 @@ class HttpBackend(Templated):
     continues = True
     scores_alone = False
 
-    def __init__(self, address: str, chat_template_name: str | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        chat_template_name: str | None = None,
+        *,
+        api_key: str | None = None,
+        verify: str | None = None,
+    ) -> None:
         self.address = address.rstrip("/")
-        info = self._info()
-        self.tokenizer = _tokenizer(info["model_path"])
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        trusted: Any = ssl.create_default_context(cafile=verify) if verify else True
+        self.model_info = self._info(headers, trusted)
+        self.tokenizer = _tokenizer(self.model_info["model_path"])
         self.encode = Encoder(self.tokenizer)
         self.chat_template = chat_template_name or ModelTemplate(self.tokenizer.render_chat)
-        self._api = JsonApi(self.address)
+        self._api = JsonApi(self.address, headers=headers, verify=trusted)
 
     async def generate(self, ask: Ask) -> AsyncIterator[Part]:
         params, n = ask.params, ask.n
@@ -63,7 +76,7 @@ class HttpBackend(Templated):
         if n > 1:
             answers = await self._api.post("/generate", body)
             samples = tuple(self._generated(answer, params) for answer in answers)
-            meta = meta_together([answer["meta_info"] for answer in answers])
+            meta = meta_together([self._meta(answer, ask) for answer in answers])
             yield Part(samples=samples, meta=meta)
             return
         seen, last = 0, None
@@ -74,7 +87,7 @@ class HttpBackend(Templated):
                     seen = len(last["text"])
         if last is None:
             raise RuntimeUnavailable(f"{self.address} sent an empty stream.")
-        yield Part(samples=(self._generated(last, params),), meta=last["meta_info"])
+        yield Part(samples=(self._generated(last, params),), meta=self._meta(last, ask))
 
     async def score(
         self,
@@ -85,7 +98,7 @@ class HttpBackend(Templated):
         hint: Hint | None = None,
     ) -> Scores:
         base = self.encode(prompt)
-        rows, alone = [], []
+        rows, alone, ids = [], [], []
         usage = {"prompt_tokens": 0, "cached_tokens": 0, "completion_tokens": 0}
         first = self.tokenizer.bos_token_id
         context = [self.tokenizer.eos_token_ids[0] if first is None else first]
@@ -94,11 +107,12 @@ class HttpBackend(Templated):
             start = common(base, whole)
             row, meta = await self._score(whole, start)
             rows.append(row)
+            ids.append(whole[start:])
             usage["prompt_tokens"] += len(whole)
             usage["cached_tokens"] += meta["cached_tokens"]
             if unconditional:
                 alone.append((await self._score(context + whole[start:], 1))[0])
-        return Scores(rows, alone if unconditional else None, usage)
+        return Scores(rows, alone if unconditional else None, usage, ids)
 
     def end_program(self, program: int) -> None:
         """Nothing was said about it."""
@@ -119,6 +133,10 @@ class HttpBackend(Templated):
         meta = answer["meta_info"]
         return [x[0] for x in meta["input_token_logprobs"] if x[0] is not None], meta
 
+    def _meta(self, answer: dict[str, Any], ask: Ask) -> dict[str, Any]:
+        meta: dict[str, Any] = answer["meta_info"]
+        return with_texts(meta, self.tokenizer) if ask.logprob_text else meta
+
     def _generated(self, answer: dict[str, Any], params: SamplingParams) -> Generated:
         """What to continue from: the server names the stop; where it cuts is found here again."""
         ids, reason = answer["output_ids"], answer["meta_info"]["finish_reason"] or {}
@@ -135,14 +153,19 @@ class HttpBackend(Templated):
         shown = text.feed(ids, Finish(FinishReason.STOP, matched, cut))
         return Generated(shown, tuple(text.kept_ids), text.tail)
 
-    def _info(self) -> dict[str, Any]:
+    def _info(self, headers: dict[str, str], trusted: Any) -> dict[str, Any]:
+        url = f"{self.address}/get_model_info"
         try:
-            response = httpx.get(f"{self.address}/get_model_info", timeout=10)
+            response = httpx.get(url, headers=headers, verify=trusted, timeout=10)
             response.raise_for_status()
         except httpx.HTTPError as error:
             raise RuntimeUnavailable(f"no runtime answers at {self.address}: {error}") from error
         info: dict[str, Any] = response.json()
         return info
+
+    def get_model_name(self) -> str:
+        """The folder of the model, as the server tells it."""
+        return str(self.model_info["model_path"])
 
     def get_server_info(self) -> dict[str, Any]:
         """Numbers of the runtime: rows, pages by owner, cached and computed tokens."""

@@ -32,6 +32,7 @@ class JsonApi:
     Args:
         timeout: seconds in which something must arrive; None: as long as it takes.
         max_retries: how often a request is sent again.
+        verify: the certificates to trust, as httpx takes them.
     """
 
     def __init__(
@@ -41,12 +42,14 @@ class JsonApi:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         max_retries: int = 0,
+        verify: Any = True,
     ) -> None:
         self.base_url, self.timeout, self.max_retries = base_url.rstrip("/"), timeout, max_retries
         connect = CONNECT_SECONDS if timeout is None else min(timeout, CONNECT_SECONDS)
         self._http = httpx.AsyncClient(
             base_url=self.base_url,
             headers=headers,
+            verify=verify,
             timeout=httpx.Timeout(timeout, connect=connect, pool=None),
             limits=httpx.Limits(max_connections=MAX_CONNECTIONS),
         )

@@ -24,6 +24,7 @@ class Ask:
     role: str | None = None  # of the turn that is open
     hint: Hint | None = None
     logprob_start: int | None = None  # first position of the prompt whose logprob is wanted
+    logprob_text: bool = False  # logprobs come with the texts of their tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sglang_lite.config import EngineConfig
 from sglang_lite.global_config import global_config
 from sglang_lite.lang.backends.encoder import Encoder, common
+from sglang_lite.lang.backends.logprobs import with_texts
 from sglang_lite.lang.backends.protocol import Ask, Part
 from sglang_lite.lang.backends.scoring import Asked, rows_of, shares
 from sglang_lite.lang.choices import Scores
@@ -68,21 +69,20 @@ class ClientBackend(Templated):
 
     async def _generate(self, ask: Ask) -> AsyncGenerator[Part, None]:
         ids = self._ids(ask.prompt)
-        start = _logits_from(ask)
         streams = self.client.submit_n(
             ids,
             ask.params,
             ask.n,
             constraint=ask.constraint,
             hint=ask.hint,
-            logits_from=start,
+            logits_from=_logits_from(ask),
             skip_special_tokens=global_config.skip_special_tokens_in_output,
         )
         try:
             if ask.n > 1:
                 done = [await stream.completion() for stream in streams]
                 metas = [
-                    _meta(stream.id, ids, each, start)
+                    self._meta(stream.id, ids, each, ask)
                     for stream, each in zip(streams, done, strict=True)
                 ]
                 yield Part(samples=tuple(map(_generated, done)), meta=meta_together(metas))
@@ -91,9 +91,11 @@ class ClientBackend(Templated):
             async for chunk in streams[0]:
                 chunks.append(chunk)
                 if chunk.text:
-                    yield Part(chunk.text, meta={"completion_tokens": len(streams[0].text.ids)})
+                    out = streams[0].text.ids
+                    yield Part(chunk.text, meta=meta_of(streams[0].id, len(ids), out, chunk.finish))
             whole = streams[0].collect(chunks)
-            yield Part(samples=(_generated(whole),), meta=_meta(streams[0].id, ids, whole, start))
+            meta = self._meta(streams[0].id, ids, whole, ask)
+            yield Part(samples=(_generated(whole),), meta=meta)
         finally:
             for stream in streams:
                 await stream.aclose()
@@ -110,13 +112,14 @@ class ClientBackend(Templated):
         wholes = [self._ids(prompt.add(choice)) for choice in choices]
         asked = [Asked(whole, common(base, whole)) for whole in wholes]
         async with self._room:
+            ids = [each.ids[each.start :] for each in asked]
             if not unconditional:
                 rows, usage = await self._score(asked, hint)
-                return Scores(rows, None, usage)
+                return Scores(rows, None, usage, ids)
             (rows, usage), alone = await asyncio.gather(
                 self._score(asked, hint), self._score_alone(asked)
             )
-        return Scores(rows, alone, usage)
+        return Scores(rows, alone, usage, ids)
 
     def end_program(self, program: int) -> None:
         self.client.end_program(program)
@@ -175,6 +178,15 @@ class ClientBackend(Templated):
             self._alone.popitem(last=False)
         return [known[each] for each in options]
 
+    def _meta(self, id: int, ids: Sequence[int], done: Completion, ask: Ask) -> dict[str, Any]:
+        meta = meta_of(id, len(ids), done.ids, done.finish)
+        if done.logprobs is None:
+            return meta
+        meta |= logprobs_of(done.ids, done.logprobs, done.top or [])
+        if (start := _logits_from(ask)) is not None:
+            meta |= prompt_logprobs(ids, done.scores, start)
+        return with_texts(meta, self.client.tokenizer) if ask.logprob_text else meta
+
     def _ids(self, prompt: Prompt) -> list[int]:
         ids = self.encode(prompt)
         if self.prompts is not None:
@@ -187,6 +199,7 @@ class Runtime(ClientBackend):
 
     Args:
         model: a known name, a hub id, a folder or a .gguf file.
+        model_path: SGLang's name for `model`.
         options: the fields of `EngineConfig`.
         chat_template_name: a template by name, in place of the model's own.
         core: "module:function" that builds the core, in place of the one around a real model.
@@ -199,13 +212,14 @@ class Runtime(ClientBackend):
         self,
         model: str = "smollm2",
         *,
+        model_path: str | None = None,
         chat_template_name: str | None = None,
         core: str | None = None,
         **options: Any,
     ) -> None:
         if chat_template_name is not None:
             get_chat_template(chat_template_name)  # a wrong name fails before the model loads
-        config = EngineConfig.of({"model": model, **options})
+        config = EngineConfig.of({"model": model_path or model, **options})
         self._worker = start_worker(config, core=core)
         try:
             process = self._worker.process
@@ -234,19 +248,27 @@ class Runtime(ClientBackend):
 
 
 def RuntimeEndpoint(  # noqa: N802 - SGLang's name for it
-    address: str, chat_template_name: str | None = None
+    base_url: str,
+    api_key: str | None = None,
+    verify: str | None = None,
+    chat_template_name: str | None = None,
 ) -> HttpBackend | ClientBackend:
     """A runtime that runs elsewhere: `ipc://` for ZeroMQ, `http://` or `https://` for a server.
+
+    Args:
+        api_key: sent to an HTTP server, for what stands in front of it.
+        verify: a file of certificates to trust.
+        chat_template_name: a template by name, in place of the model's own.
 
     Raises:
         RuntimeUnavailable: nobody answers there.
         InvalidConfig: an address of another kind, or no template has this name.
     """
-    if address.startswith(("http://", "https://")):
+    if base_url.startswith(("http://", "https://")):
         from sglang_lite.lang.backends.http import HttpBackend
 
-        return HttpBackend(address, chat_template_name)
-    return ClientBackend(shared_loop().run(Client.connect(address)), chat_template_name)
+        return HttpBackend(base_url, chat_template_name, api_key=api_key, verify=verify)
+    return ClientBackend(shared_loop().run(Client.connect(base_url)), chat_template_name)
 
 
 def _logits_from(ask: Ask) -> int | None:
@@ -257,15 +279,6 @@ def _logits_from(ask: Ask) -> int | None:
 
 def _generated(done: Completion) -> Generated:
     return Generated(done.text, tuple(done.kept_ids), done.tail)
-
-
-def _meta(id: int, ids: Sequence[int], done: Completion, start: int | None) -> dict[str, Any]:
-    meta = meta_of(id, len(ids), done.ids, done.finish)
-    if done.logprobs is not None:
-        meta |= logprobs_of(done.ids, done.logprobs, done.top or [])
-        if start is not None:
-            meta |= prompt_logprobs(ids, done.scores, start)
-    return meta
 
 
 def _rewritten(before: str, after: str) -> None:
