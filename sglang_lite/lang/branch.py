@@ -203,6 +203,8 @@ class Branch(Executor):
                 cell.set(self.snapshot())
             else:
                 cell.set(self.variables.get(name))
+        if cells:
+            self.journal.announce()  # who reads a variable's text has it all
 
 
 def _call(part: Expr) -> str:

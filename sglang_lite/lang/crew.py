@@ -60,7 +60,13 @@ class Crew:
                 return
             self._threads += 1
             self._awake += 1
-        threading.Thread(target=self._work, name="sglang-lite batch", daemon=True).start()
+        thread = threading.Thread(target=self._work, name="sglang-lite batch", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no more: those there are go on alone
+            with self._changed:
+                self._threads -= 1
+                self._awake -= 1
 
     def _work(self) -> None:
         when_waiting(self._asleep)

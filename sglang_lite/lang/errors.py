@@ -25,7 +25,15 @@ class InvalidOutput(SglangLiteError, ValueError):
         name = getattr(kind, "__name__", None) or repr(kind)
         end = "" if len(text) <= 80 else "..."
         super().__init__(
-            f"the output is no {name}: {why}; it is {text[:80]!r}{end}. It may have been cut off: "
-            "give it more max_tokens; or let it be tried again with retries=n."
+            f"the output is no {name}: {_reason(why)}; it is {text[:80]!r}{end}. It may have been "
+            "cut off: give it more max_tokens; or let it be tried again with retries=n."
         )
         self.text = text
+
+
+def _reason(why: BaseException) -> str:
+    """In a line; pydantic says where and what, in several."""
+    if errors := getattr(why, "errors", None):
+        said = ((".".join(map(str, each["loc"])), each["msg"]) for each in errors())
+        return "; ".join(f"{at}: {what}" if at else what for at, what in said)
+    return str(why) or type(why).__name__

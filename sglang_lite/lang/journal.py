@@ -30,21 +30,22 @@ class Journal:
 
     def add(self, variable: str | None, text: str, meta: dict[str, Any]) -> None:
         self._entries.append(Entry(variable, text, meta))
-        self._announce()
+        self.announce()
 
     def close(self, error: BaseException | None = None) -> None:
         """No more will come; `error` is raised to those who read to the end."""
         if not self._closed:
             self._error, self._closed = error, True
-            self._announce()
+            self.announce()
 
-    def __iter__(self) -> Iterator[Entry]:
+    def read(self, over: Callable[[], bool] = lambda: False) -> Iterator[Entry]:
+        """The entries; they end when the journal is closed, or when `over` and nothing is left."""
         changed, at = threading.Event(), 0
         self._wake.append(changed.set)
         try:
             while True:
                 changed.clear()
-                closed, news = self._closed, self._entries[at:]
+                closed, news = self._closed or over(), self._entries[at:]
                 yield from news
                 at += len(news)
                 if not news:
@@ -55,7 +56,8 @@ class Journal:
         finally:
             self._wake.remove(changed.set)
 
-    async def __aiter__(self) -> AsyncIterator[Entry]:
+    async def read_async(self, over: Callable[[], bool] = lambda: False) -> AsyncIterator[Entry]:
+        """The same in an event loop."""
         loop, changed, at = asyncio.get_running_loop(), asyncio.Event(), 0
 
         def wake() -> None:
@@ -66,7 +68,7 @@ class Journal:
         try:
             while True:
                 changed.clear()
-                closed, news = self._closed, self._entries[at:]
+                closed, news = self._closed or over(), self._entries[at:]
                 for entry in news:
                     yield entry
                 at += len(news)
@@ -82,6 +84,7 @@ class Journal:
         if self._error is not None:
             raise self._error
 
-    def _announce(self) -> None:
+    def announce(self) -> None:
+        """Have readers look whether there is more, or whether it is over."""
         for wake in tuple(self._wake):
             wake()

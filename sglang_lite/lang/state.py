@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -106,9 +106,15 @@ class State:
     ) -> AsyncIterator[Any]:
         """Pieces of the text, or of one variable's, in an event loop; from the start for each
         reader. With `return_meta_data`, pairs (text, meta)."""
-        async for entry in self._branch.journal.__aiter__():
+        async for entry in self._branch.journal.read_async(self._over(var_name)):
             if var_name is None or entry.variable == var_name:
                 yield (entry.text, entry.meta) if return_meta_data else entry.text
+
+    def _over(self, name: str | None) -> Callable[[], bool]:
+        """Whether all that is to be read of a variable is there; of the text: never before its
+        end."""
+        cells = self._branch.cells
+        return lambda: name is not None and name in cells and cells[name].done
 
     # -------------------------------------------------------------- turns and scopes
 
@@ -273,7 +279,7 @@ class ProgramState(State):
 
         Raises at its end what went wrong on the way.
         """
-        for entry in self._branch.journal:
+        for entry in self._branch.journal.read(self._over(var_name)):
             if var_name is None or entry.variable == var_name:
                 yield entry.text
 

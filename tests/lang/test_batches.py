@@ -44,7 +44,7 @@ def test_rows_are_dicts_or_tuples_and_common_arguments_go_to_all() -> None:
         ([{"Q": "x"}], {}, "no argument 'Q'.*its arguments: q, tail"),
         ([{"q": "x"}], {"temprature": 1}, "temprature"),
         (["x"], {}, "list of dicts or tuples"),
-        ([("x", "y", "z")], {}, "list of dicts or tuples"),
+        ([("x", "y", "z")], {}, "3 values for the arguments q, tail"),
     ],
 )
 def test_what_no_run_can_take_is_refused_before_any(
@@ -88,7 +88,10 @@ def test_errors_are_returned_or_raised() -> None:
 
 
 def test_the_first_error_cancels_the_rest() -> None:
-    backend = B.by_prompt(lambda prompt: echo(prompt), delay=0.01)
+    def answer(prompt: str) -> str:
+        return echo(prompt) and "x"
+
+    backend = B.by_prompt(answer, delay=0.01)
 
     @sgl.function
     def slow(s: Any, q: str) -> None:
