@@ -81,7 +81,8 @@ __all__ = sorted((*_MODULE_OF, "global_config"))
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'sglang_lite' has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+    value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ from benchmarks.machine import load
 
 NAMES = ("exactness", "sharing", "speed", "memory", "startup", "language", "openai", "processes",
          "input", "walked", "generated", "masks", "compile", "jump", "stall", "retention",
-         "hostile", "programs")  # fmt: skip
+         "hostile", "programs", "concurrency")  # fmt: skip
 
 
 def main() -> int:

@@ -156,7 +156,8 @@ def _as_they_end(whole: Batch, room: int) -> Iterator[tuple[int, ProgramState]]:
             crew.leave()
             del unfinished[index]
             done.append((index, state))
-            some.set()
+            if not some.is_set():
+                some.set()
 
         _live(whole.program, state, whole.arguments(index))
         state._branch.when_idle(over)

@@ -67,7 +67,7 @@ class Branch(Executor):
     def append(self, parts: Sequence[Expr]) -> None:
         with self._lock:
             for part in parts:
-                made = [(name, Cell[Any]()) for name in part.sets]
+                made = _cells(part.sets)
                 self.cells.update(made)
                 if isinstance(part, Gen) and part.name and part.form is not None:
                     self.forms[part.name] = part.form
@@ -76,7 +76,7 @@ class Branch(Executor):
 
     def enqueue(self, job: Job) -> None:
         """Do `job` after all that was appended before."""
-        made = [(name, Cell[Any]()) for name in job.names]
+        made = _cells(job.names)
         with self._lock:
             self.cells.update(made)
             self._queue.append((job, made))
@@ -205,6 +205,10 @@ class Branch(Executor):
                 cell.set(self.variables.get(name))
         if cells:
             self.journal.announce()  # who reads a variable's text has it all
+
+
+def _cells(names: Sequence[str]) -> list[tuple[str, Cell[Any]]]:
+    return [(name, Cell()) for name in names]
 
 
 def _call(part: Expr) -> str:

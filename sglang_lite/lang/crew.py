@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 
 from sglang_lite.lang.cells import when_waiting
@@ -24,17 +25,30 @@ class Crew:
 
     def __init__(self, jobs: Iterator[Callable[[], None]], room: int) -> None:
         self._jobs, self._room = jobs, room
+        self._enough = room - max(1, room // 4)  # inside at most, before others are let in
         self._changed = threading.Condition()
-        self._threads = self._awake = self._inside = 0
+        self._threads = self._awake = 0
+        self._left: deque[None] = deque()  # one for each job that has ended
+        self._hungry = False  # a thread waits for room
         self._wanted = 0
         self._over = self._resting = False
         self.begun = 0  # jobs, so far
 
     def leave(self) -> None:
-        """What one of the jobs started has ended."""
-        with self._changed:
-            self._inside -= 1
-            self._changed.notify()
+        """What one of the jobs started has ended.
+
+        Nothing is locked, and nobody woken, until there is room for several: a lock that is
+        fought over once for each job costs more than most jobs do.
+        """
+        self._left.append(None)
+        if self._hungry and self._inside <= self._enough:
+            with self._changed:
+                self._hungry = False
+                self._changed.notify_all()
+
+    @property
+    def _inside(self) -> int:
+        return self.begun - len(self._left)
 
     def push(self) -> None:
         """Jobs are begun too slowly: let one more thread be awake."""
@@ -85,10 +99,11 @@ class Crew:
                         self._over = True
                         self._changed.notify_all()
                         break
-                    self._inside += 1
                     self.begun += 1
                     return job
-                self._changed.wait()
+                self._hungry = True
+                if self._inside > self._enough:
+                    self._changed.wait()
             return None
 
     def _asleep(self) -> Callable[[], None]:

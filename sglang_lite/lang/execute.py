@@ -93,8 +93,8 @@ class Executor(Context):
             raise TimeoutError(message) from None
 
     async def _generate(self, gen: Gen) -> dict[str, Any]:
-        asked = {"n": 1, **self.run.asked}
-        gen = replace(gen, **{k: v for k, v in asked.items() if getattr(gen, k) is None})
+        if open_ones := {k: v for k, v in self.run.asked.items() if getattr(gen, k) is None}:
+            gen = replace(gen, **open_ones)
         if self._foresees(gen):
             return self._answered(gen, await self._foreseen(gen))
         self.ahead = ""

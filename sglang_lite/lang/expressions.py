@@ -11,9 +11,10 @@ from sglang_lite.errors import InvalidRequest, Unsupported
 from sglang_lite.lang.choices import ChoicesMethod, token_length_normalized
 from sglang_lite.lang.nodes import Concat, Expr, Gen, RoleBegin, RoleEnd, Select, parts_of
 from sglang_lite.lang.options import sampling_of
-from sglang_lite.lang.outputs import form_of_type
+from sglang_lite.lang.outputs import Form, form_of_type
 from sglang_lite.lang.tools import Tool, form_of_tools, tools_of
 from sglang_lite.lang.typed import form_of
+from sglang_lite.params import Constraint
 from sglang_lite.reasoning import marks_of
 
 MAX_SAMPLES = 128
@@ -91,7 +92,9 @@ def gen(
         raise wrong("retries", retries, f"between 0 and {MAX_RETRIES}")
     if n is not None and not 1 <= n <= MAX_SAMPLES:
         raise InvalidRequest(f"`n` must be between 1 and {MAX_SAMPLES}, got {n}.", param="n")
-    form, constraint, ends = None, None, tuple[str, ...]()
+    form: Form | None = None
+    constraint: Constraint | None = None
+    ends: tuple[str, ...] = ()
     if type is not None or tools is not None:
         if len(said) > 1:
             raise both(said[0], said[1])

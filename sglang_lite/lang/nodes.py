@@ -26,10 +26,10 @@ class Expr:
         return ()
 
     def __add__(self, other: object) -> Concat:
-        return Concat((*parts_of(self), *parts_of(other)), place=self.place)
+        return Concat((*parts_of(self), *parts_of(other, self.place)), place=self.place)
 
     def __radd__(self, other: object) -> Concat:
-        return Concat((*parts_of(other), *parts_of(self)), place=self.place)
+        return Concat((*parts_of(other, self.place), *parts_of(self)), place=self.place)
 
 
 class _Named(Expr):
@@ -168,14 +168,14 @@ def thoughts_of(name: str) -> str:
     return f"{name}_reasoning_content"
 
 
-def parts_of(value: object) -> tuple[Expr, ...]:
-    """The expressions that `value` consists of.
+def parts_of(value: object, place: Place | None = None) -> tuple[Expr, ...]:
+    """The expressions that `value` consists of; a text stands at `place`, if that is known.
 
     Raises:
         ValueError: it is neither text nor an expression.
     """
     if isinstance(value, str):
-        return (Text(value),) if value else ()
+        return (Text(value, place=place or here()),) if value else ()
     if isinstance(value, Concat):
         return value.parts
     if isinstance(value, Expr):

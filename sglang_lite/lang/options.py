@@ -28,10 +28,9 @@ SAMPLING: Mapping[str, tuple[str, Callable[[Any], Any] | None]] = {
     "repetition_penalty": ("repetition_penalty", None),
     "logit_bias": ("logit_bias", dict),
     "ignore_eos": ("ignore_eos", None),
-    "return_logprob": ("logprobs", lambda wanted: 0 if wanted else None),
-    "top_logprobs_num": ("logprobs", None),  # after `return_logprob`: see `sampling_of`
-    "stop_regex": ("stop_regex", None),
 }
+# read together: whether there are logprobs, and of how many ids
+LOGPROBS = ("return_logprob", "top_logprobs_num")
 
 # the name in `run` -> the field of `Gen` that it is for, where the gen does not say
 ASKED: Mapping[str, str] = {
@@ -39,6 +38,9 @@ ASKED: Mapping[str, str] = {
     "logprob_start_len": "logprob_start",
     "return_text_in_logprobs": "logprob_text",
 }
+
+
+NAMES = frozenset({*SAMPLING, *ASKED, *LOGPROBS, "stop_regex"})  # all that `run` takes for gens
 
 
 def asked_of(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,10 +62,10 @@ def sampling_of(given: Mapping[str, Any]) -> dict[str, Any]:
             param="stop_regex",
         )
     found = {}
-    for name, (ours, make) in SAMPLING.items():
-        value = given.get(name)
-        if value is not None and not (name == "top_logprobs_num" and "logprobs" not in found):
-            made = make(value) if make else value
-            if made is not None:
-                found[ours] = made
+    for name, value in given.items():
+        if value is not None and name in SAMPLING:
+            ours, make = SAMPLING[name]
+            found[ours] = make(value) if make else value
+    if given.get("return_logprob"):
+        found["logprobs"] = given.get("top_logprobs_num") or 0
     return found

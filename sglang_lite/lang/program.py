@@ -14,8 +14,8 @@ from sglang_lite.lang.backends.default import as_backend, set_default_backend
 from sglang_lite.lang.branch import Branch
 from sglang_lite.lang.cells import Cell
 from sglang_lite.lang.errors import ProgramError
-from sglang_lite.lang.options import ASKED, SAMPLING, asked_of, sampling_of
-from sglang_lite.lang.run import Run
+from sglang_lite.lang.options import ASKED, NAMES, asked_of, sampling_of
+from sglang_lite.lang.run import TRACING, Run
 from sglang_lite.lang.state import ProgramState, State
 from sglang_lite.loop import shared_loop
 
@@ -80,6 +80,8 @@ class Program:
         """Run; given another program's state first, continue that one instead."""
         if arguments and isinstance(arguments[0], State):
             return self.body(*arguments, **{**named, **self.bound})
+        if trace := TRACING.get():
+            return trace(self, arguments, named)
         return self.run(*arguments, **named)
 
     def run(
@@ -184,7 +186,7 @@ class Program:
         """
         own, given = {}, {}
         for name, value in named.items():
-            if (name in SAMPLING or name in ASKED) and name not in self.arguments:
+            if name in NAMES and name not in self.arguments:
                 given[name] = value
             else:
                 own[name] = value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +18,20 @@ class Generated:
     tail: bytes = b""
 
 
-@dataclass(frozen=True)
 class Prompt:
     """Immutable, so that a fork is free and a backend may hold on to one."""
 
-    pieces: tuple[str | Generated, ...] = ()
+    __slots__ = ("_text", "pieces")
 
-    @cached_property
+    def __init__(self, pieces: tuple[str | Generated, ...] = ()) -> None:
+        self.pieces = pieces
+        self._text: str | None = None
+
+    @property
     def text(self) -> str:
-        return "".join(p if isinstance(p, str) else p.text for p in self.pieces)
+        if self._text is None:
+            self._text = "".join([p if isinstance(p, str) else p.text for p in self.pieces])
+        return self._text
 
     def add(self, piece: str | Generated) -> Prompt:
         """This prompt and `piece`; neighbouring literals become one, encoded once."""
