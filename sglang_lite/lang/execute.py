@@ -134,12 +134,13 @@ class Executor(Context):
         backend = self.run.backend
         if not self.run.speculation or not backend.speculates:
             return False
-        plain = gen.n == 1 and gen.constraint is None and "logprobs" not in gen.options
+        plain = (gen.n or 1) == 1 and gen.constraint is None and "logprobs" not in gen.options
         return plain and bool(self._stops(gen) or not backend.continues)
 
     async def _foreseen(self, gen: Gen) -> Part:
         stops, meta = self._stops(gen), {"speculated": True}
-        if not (found := cut(self.ahead, stops)) and (stops or not self.ahead):
+        whole = self.ahead and not (stops and self.run.backend.continues)  # no more will come
+        if not (found := cut(self.ahead, stops)) and not whole:
             last = await self._look_ahead(gen)
             text, meta = self.ahead + last.samples[0].text, last.meta
             found = cut(text, stops) or (text, "")
@@ -155,12 +156,19 @@ class Executor(Context):
         wide = replace(gen, ends=(), options={**gen.options, "max_tokens": tokens, "stop": ()})
         turn = [gen, *self.upcoming()]
         before, self.prompt = self.prompt, self.prompt.add(self.ahead)
+        begun = ""  # of a turn that the API writes from its beginning
+        if not self.run.backend.continues:
+            begun = before.text[self.content_from :]
+            self.prompt = Prompt().add(before.text[: self.content_from])
         try:
             for attempt in range(TRIES):
                 last = await self._listen(wide, attempt, quiet=True)
-                text = self.ahead + last.samples[0].text
-                if self.run.backend.continues or fits(text, turn, self._stops):
+                text = last.samples[0].text
+                rest = text[len(begun) :]
+                if self.run.backend.continues:
                     return last
+                if text.startswith(begun) and fits(rest, turn, self._stops):
+                    return Part(samples=(Generated(rest),), meta=last.meta)
         finally:
             self.prompt = before
         raise RuntimeError(

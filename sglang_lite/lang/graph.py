@@ -27,6 +27,7 @@ class Node:
     kind: str
     name: str | None
     text: str  # what it wrote
+    choices: tuple[str, ...]  # of a select
     place: str  # file and line
     prompt_tokens: int
     cached_tokens: int
@@ -157,6 +158,7 @@ def _node(id: int, event: Event) -> Node:
         kind=kind,
         name=name,
         text=written,
+        choices=getattr(part, "choices", ()),
         place=str(part.place),
         prompt_tokens=meta.get("prompt_tokens", 0),
         cached_tokens=meta.get("cached_tokens", 0),
@@ -202,6 +204,8 @@ def _order(events: Sequence[Event], id: int) -> tuple[Any, ...]:
 
 def _label(node: Node) -> str:
     what = f"{node.kind} {node.name}" if node.name else node.kind
+    if node.choices:
+        what += f" of {list(node.choices)}"
     text = node.text if len(node.text) <= PREVIEW else node.text[: PREVIEW - 1] + "…"
     return f"{what}: {text!r}" if text else what
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 Path = tuple[int, ...]
 USAGE = ("prompt_tokens", "cached_tokens", "completion_tokens", "fast_forwarded_tokens")
+
+# where a body runs to be traced: what a call of another program is there
+TRACING: ContextVar[Callable[..., Any] | None] = ContextVar("tracing", default=None)
 
 _numbers = count(1)
 

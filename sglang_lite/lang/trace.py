@@ -1,7 +1,8 @@
 """What a program would do: its body run on a state that records, with stand-ins for the unknown.
 
-Nothing global is touched, so other threads run on undisturbed. What depends on an argument or an
-output (a branch of the body, the length of a text) ends the trace there, and never raises.
+A program that is called is traced as well, as a branch that begins with nothing. Other threads run
+on undisturbed. What depends on an argument or an output (a branch of the body, the length of a
+text) ends the trace there, and never raises.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sglang_lite.lang.graph import Graph
 from sglang_lite.lang.group import ProgramStateGroup
 from sglang_lite.lang.nodes import Argument, Expr, Opaque, Variable
 from sglang_lite.lang.program import Program
-from sglang_lite.lang.run import Path, Run
+from sglang_lite.lang.run import TRACING, Path, Run
 from sglang_lite.lang.state import State
 from sglang_lite.lang.templates import TEMPLATES, Template
 from sglang_lite.loop import shared_loop
@@ -129,21 +130,32 @@ def _traced(program: Program, own: Mapping[str, Any], template: Template) -> Gra
     recorder = _Recorder(run)
     given = {name: Argument(name) for name in _needed(program) if name not in own}
     opaque = ""
+
+    def call(inner: Program, arguments: Sequence[Any], named: Mapping[str, Any]) -> _TracedState:
+        recorder.forks += 1
+        state = _TracedState(_Recorder(run, (recorder.forks, 0)))  # type: ignore[arg-type]
+        made = inner.body(state, *arguments, **inner.split(named)[0])
+        state.ret_value = _finish(made) if inner.is_async else made
+        return state
+
+    token = TRACING.set(call)
     try:
         made = program.body(_TracedState(recorder), **{**given, **own})  # type: ignore[arg-type]
         if program.is_async:
             _finish(made)
     except Exception as error:  # noqa: BLE001 - a body may trip over a stand-in in any way
         opaque = f"{type(error).__name__}: {error}"
+    finally:
+        TRACING.reset(token)
     return Graph(run.events, name=run.name, opaque=opaque)
 
 
-def _finish(body: Coroutine[Any, Any, Any]) -> None:
-    """Run a coroutine that waits for nothing but what is known."""
+def _finish(body: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that waits for nothing but what is known; what it returns."""
     try:
         body.send(None)
-    except StopIteration:
-        return
+    except StopIteration as end:
+        return end.value
     body.close()
     raise Opaque("the program waits for something outside of it")
 

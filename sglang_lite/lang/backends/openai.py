@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from sglang_lite.errors import InvalidConfig, SglangLiteError, Unsupported
 from sglang_lite.lang.backends import openai_bodies as bodies
 from sglang_lite.lang.backends.json_api import JsonApi
-from sglang_lite.lang.backends.openai_answers import Answer, usage_of
+from sglang_lite.lang.backends.openai_answers import Answer, TokenUsage, usage_of
 from sglang_lite.lang.backends.openai_bodies import DIALECTS, Dialect
 from sglang_lite.lang.backends.openai_scores import Echo, scores_of
 from sglang_lite.lang.backends.protocol import Ask, Part
@@ -97,6 +97,7 @@ class OpenAI(Templated):
         self._dialect: Dialect | None = "openai" if self._theirs else dialect
         self._continue, self._stream = continue_final_message, stream
         self.chat_template = chat_template or self._usual_template()
+        self.token_usage = TokenUsage()
         self._api = JsonApi(
             self.base_url,
             headers={**self._key(api_key), **(default_headers or {})},
@@ -118,14 +119,14 @@ class OpenAI(Templated):
         answer = Answer(self.base_url, ask.n)
         if ask.n > 1 or not self._stream:
             text = answer.take(await self._api.post(path, body))
-            yield answer.end(text if ask.n == 1 else "")
+            yield self._counted(answer.end(text if ask.n == 1 else ""))
             return
         body |= {"stream": True, "stream_options": {"include_usage": True}}
         async with aclosing(self._api.stream(path, body)) as events:
             async for event in events:
                 if text := answer.take(event):
                     yield Part(text)
-        yield answer.end()
+        yield self._counted(answer.end())
 
     async def score(
         self,
@@ -161,6 +162,10 @@ class OpenAI(Templated):
     def shutdown(self) -> None:
         """Close the connections."""
         shared_loop().run(self._api.close())
+
+    def _counted(self, part: Part) -> Part:
+        self.token_usage.add(part.meta)
+        return part
 
     # -------------------------------------------------------------- bodies
 

@@ -99,6 +99,21 @@ class Answer:
         return Part(text, tuple(Generated(choice.text) for choice in self.choices), meta)
 
 
+@dataclass
+class TokenUsage:
+    """Tokens of all gens of a backend since the last `reset`, as far as the server counts them."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def add(self, meta: Mapping[str, Any]) -> None:
+        self.prompt_tokens += meta.get("prompt_tokens", 0)
+        self.completion_tokens += meta.get("completion_tokens", 0)
+
+    def reset(self) -> None:
+        self.prompt_tokens = self.completion_tokens = 0
+
+
 def usage_of(usage: Mapping[str, Any]) -> dict[str, int]:
     """Tokens as far as the server counts them, all samples together."""
     if not usage:
