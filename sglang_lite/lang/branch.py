@@ -130,7 +130,9 @@ class Branch(Executor):
         return list(takewhile(lambda part: not isinstance(part, RoleEnd), parts))
 
     def more_to_come(self) -> bool:
-        return bool(self._queue) or (self.run.running and not self.path)
+        with self._lock:
+            queued = any(not isinstance(part, Nothing) for part, _ in self._queue)
+        return queued or (self.run.running and not self.path)
 
     # -------------------------------------------------------------- in either thread
 
