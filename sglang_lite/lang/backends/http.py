@@ -13,7 +13,7 @@ import msgspec
 from sglang_lite.errors import InvalidRequest, RuntimeUnavailable
 from sglang_lite.global_config import global_config
 from sglang_lite.lang.backends.encoder import Encoder, common
-from sglang_lite.lang.backends.json_api import JsonApi
+from sglang_lite.lang.backends.json_api import JsonApi, close_with
 from sglang_lite.lang.backends.logprobs import with_texts
 from sglang_lite.lang.backends.protocol import Ask, Part
 from sglang_lite.lang.choices import Scores
@@ -64,6 +64,7 @@ class HttpBackend(Templated):
         self.encode = Encoder(self.tokenizer)
         self.chat_template = chat_template_name or ModelTemplate(self.tokenizer.render_chat)
         self._api = JsonApi(self.address, headers=headers, verify=trusted)
+        close_with(self, self._api, shared_loop())
 
     async def generate(self, ask: Ask) -> AsyncIterator[Part]:
         params, n = ask.params, ask.n

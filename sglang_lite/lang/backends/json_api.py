@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import httpx
 
 from sglang_lite.errors import RequestFailed, RuntimeUnavailable, SglangLiteError, from_status
+from sglang_lite.loop import LoopThread
 
 MAX_CONNECTIONS = 512  # more requests wait for a free one
 CONNECT_SECONDS = 5.0
@@ -177,3 +179,13 @@ def _code(error: Any) -> int:
 
 def _said(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+def close_with(owner: object, api: JsonApi, loop: LoopThread) -> None:
+    """Close the connections once `owner` is garbage: not everybody calls `shutdown`."""
+
+    def close() -> None:
+        if not loop.loop.is_closed():
+            asyncio.run_coroutine_threadsafe(api.close(), loop.loop)
+
+    weakref.finalize(owner, close).atexit = False

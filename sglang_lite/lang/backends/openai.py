@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from sglang_lite.errors import InvalidConfig, SglangLiteError, Unsupported
 from sglang_lite.lang.backends import openai_bodies as bodies
-from sglang_lite.lang.backends.json_api import JsonApi
+from sglang_lite.lang.backends.json_api import JsonApi, close_with
 from sglang_lite.lang.backends.openai_answers import Answer, TokenUsage, usage_of
 from sglang_lite.lang.backends.openai_bodies import DIALECTS, Dialect
 from sglang_lite.lang.backends.openai_scores import Echo, scores_of
@@ -104,6 +104,7 @@ class OpenAI(Templated):
             timeout=timeout,
             max_retries=max_retries,
         )
+        close_with(self, self._api, shared_loop())
 
     def _usual_template(self) -> Template:
         return get_chat_template_by_model_path("" if self.is_chat_model else self.model_name)
