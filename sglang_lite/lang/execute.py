@@ -98,6 +98,8 @@ class Executor(Context):
         if self._foresees(gen):
             return self._answered(gen, await self._foreseen(gen))
         self.ahead = ""
+        if gen.options.get("max_tokens") == 0 and gen.options.get("logprobs"):
+            return self._answered(gen, await self._peek(gen))
         if not gen.retries or gen.form is None:
             return self._answered(gen, await self._listen(gen, 0))
         tried: list[dict[str, Any]] = []
@@ -126,6 +128,12 @@ class Executor(Context):
         if last is None or not last.samples:
             raise RuntimeError("the backend ended its answer without saying what it was")
         return last
+
+    async def _peek(self, gen: Gen) -> Part:
+        """What would come next and how likely, without going there."""
+        one = replace(gen, options={**gen.options, "max_tokens": 1})
+        last = await self._listen(one, 0, quiet=True)
+        return Part(samples=(Generated(""),) * len(last.samples), meta=last.meta)
 
     # -------------------------------------------------------------- ahead of later gens
 
