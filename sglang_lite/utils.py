@@ -49,11 +49,23 @@ def read_jsonl(filename: str | os.PathLike[str]) -> Iterator[Any]:
 def dump_state_text(
     filename: str | os.PathLike[str], states: Sequence[Any], mode: str = "w"
 ) -> None:
-    """Write the texts of program states (or texts) to a file, to be read by people."""
+    """Write the texts of program states (or texts) to a file, to be read by people.
+
+    Of a program that failed it is the error, so that the others are not lost.
+    """
     with open(filename, mode, encoding="utf-8") as file:
         for index, state in enumerate(states):
-            text = state.text() if hasattr(state, "text") else str(state)
+            text = _text_of(state)
             file.write(f"{RULE} {index} {RULE}\n{text}\n{RULE}{RULE}\n\n")
+
+
+def _text_of(state: Any) -> str:
+    if not hasattr(state, "text"):
+        return str(state)
+    try:
+        return str(state.text())
+    except Exception as error:  # noqa: BLE001 - whatever the program raised
+        return f"{type(error).__name__}: {error}"
 
 
 def download_and_cache_file(url: str, filename: str | os.PathLike[str] | None = None) -> str:

@@ -19,8 +19,8 @@ from sglang_lite import utils
 from sglang_lite.api import flush_cache, get_server_info
 from sglang_lite.errors import InvalidConfig, InvalidRequest, RuntimeUnavailable, Unsupported
 from sglang_lite.global_config import global_config
-from sglang_lite.lang.backends.openai import OpenAI
 from sglang_lite.lang.backends.default import _default
+from sglang_lite.lang.backends.openai import OpenAI
 from sglang_lite.test.test_utils import add_common_sglang_args_and_parse, select_sglang_backend
 from sglang_lite.testing import ScriptedBackend
 
@@ -206,3 +206,16 @@ def test_the_command_line_of_a_benchmark(live: LiveServer, monkeypatch: Any) -> 
     args.backend = "else"
     with pytest.raises(InvalidConfig, match="else"):
         select_sglang_backend(args)
+
+
+def test_a_failed_program_does_not_cost_the_texts_of_others(tmp_path: Path) -> None:
+    @sgl.function
+    def program(s: Any, q: str) -> None:
+        s += q + sgl.gen("a")
+
+    backend = ScriptedBackend.by_prompt(lambda prompt: {"good": "fine"}[prompt])
+    states = program.run_batch([("bad",), ("good",)], backend=backend)
+    utils.dump_state_text(tmp_path / "out.txt", states)
+    shown = (tmp_path / "out.txt").read_text()
+    assert "goodfine" in shown
+    assert "KeyError" in shown

@@ -13,7 +13,7 @@ from sglang_lite.errors import InvalidRequest
 from sglang_lite.params import SamplingParams
 from sglang_lite.runtime.client import Completion, Stream
 from sglang_lite.runtime.sglang_names import Sampling
-from sglang_lite.wire import Finish, TopLogprobs
+from sglang_lite.wire import Finish, FinishReason, TopLogprobs
 
 Answer = dict[str, Any]
 
@@ -99,11 +99,13 @@ def _whole(
 
 
 def meta_of(id: int, prompt_tokens: int, out: list[int], finish: Finish | None) -> dict[str, Any]:
-    reason = None
+    reason: dict[str, str | int] | None = None
     if finish is not None:
         reason = {"type": finish.reason.value}
         if finish.matched is not None:
-            reason["matched"] = finish.matched  # type: ignore[assignment]
+            reason["matched"] = finish.matched
+        if finish.reason is FinishReason.LENGTH:
+            reason["length"] = len(out)
     meta = {
         "id": str(id),
         "prompt_tokens": prompt_tokens,

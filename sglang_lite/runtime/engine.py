@@ -7,6 +7,7 @@ stops, errors or detokenizing.
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import threading
 from collections.abc import AsyncIterator, Sequence
@@ -130,6 +131,9 @@ class Engine:
             self.loop.run(self.client.close())
             self._worker.stopping.set()
             self._thread.join()
+            # Weights and KV are held by cycles: without this, until some later collection.
+            del self._built, self._worker
+            gc.collect()
 
     def __enter__(self) -> Engine:
         return self
@@ -199,6 +203,7 @@ class _WorkerThread(threading.Thread):
             self._status = 0
         except Exception:  # noqa: BLE001 - everybody has been told; the status says the rest
             self._status = 1
+        del self._worker
 
     def poll(self) -> int | None:
         return self._status

@@ -71,7 +71,7 @@ def test_a_context_ends_with_length(smollm2_folder: Path) -> None:
     with sgl.Engine(str(smollm2_folder), context_length=16) as engine:
         meta = engine.generate(PROMPT, {"max_new_tokens": 100, "ignore_eos": True})["meta_info"]
         assert meta["prompt_tokens"] + meta["completion_tokens"] == 16
-        assert meta["finish_reason"] == {"type": "length"}
+        assert meta["finish_reason"] == {"type": "length", "length": meta["completion_tokens"]}
 
 
 @sgl.function

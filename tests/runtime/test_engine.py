@@ -28,7 +28,7 @@ def test_one_prompt_gives_a_dict_and_several_a_list(engine: Engine) -> None:
     assert one["text"] == bytes(one["output_ids"]).decode()
     meta = one["meta_info"]
     assert (meta["prompt_tokens"], meta["completion_tokens"]) == (6, 4)
-    assert meta["finish_reason"] == {"type": "length"}
+    assert meta["finish_reason"] == {"type": "length", "length": 4}
 
     several = engine.generate(["hello", "help"], params)
     assert several[0]["text"] == one["text"]
@@ -44,7 +44,7 @@ def test_a_stream_grows_to_the_whole(engine: Engine) -> None:
     parts = list(engine.generate("hi", params, stream=True))
     assert [len(part["output_ids"]) for part in parts] == [1, 2, 3, 4, 5, 6]
     assert parts[-1]["text"] == engine.generate("hi", params)["text"]
-    assert parts[-1]["meta_info"]["finish_reason"] == {"type": "length"}
+    assert parts[-1]["meta_info"]["finish_reason"] == {"type": "length", "length": 6}
     assert parts[0]["meta_info"]["finish_reason"] is None
 
 

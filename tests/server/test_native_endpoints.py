@@ -30,7 +30,7 @@ def test_a_text(server: LiveServer) -> None:
     assert answer["text"] == said
     assert answer["output_ids"] == list(said.encode())
     meta = answer["meta_info"]
-    assert meta["finish_reason"] == {"type": "length"}
+    assert meta["finish_reason"] == {"type": "length", "length": 5}
     assert (meta["prompt_tokens"], meta["completion_tokens"]) == (3, 5)
     assert meta["e2e_latency"] > 0
 
