@@ -106,7 +106,14 @@ class Branch(Executor):
             self.restore(await moment)
             self.origin = self.prompt
 
-        self.enqueue(Job(take, "fork", sources=(parent.path,)))
+        job = Job(take, "fork", sources=(parent.path,))
+        if not moment.done or moment.error is not None:
+            self.enqueue(job)
+            return
+        began = perf_counter()  # nothing is to be waited for: branches begin in their order
+        self.restore(moment.get())
+        self.origin = self.prompt
+        self.note(job, began, began, self.prompt, {})
 
     def fail(self, error: BaseException) -> None:
         """Nothing more is executed; whoever waits, or reads later, gets `error`."""

@@ -201,10 +201,10 @@ def test_a_label_of_a_mermaid_graph_cannot_break_it() -> None:
 
 
 def test_compiling_refuses_what_the_text_alone_does_not_decide() -> None:
-    compiled = judge.compile(backend=B(["a", "b", "c"] * 2))
+    compiled = judge.compile(backend=B.by_prompt(lambda prompt: prompt[-2]))
     assert compiled.graph.static_prefix == "You grade essays.\n"
-    assert compiled.run(essay="x")["end"] == "c"
-    assert compiled.run_batch([{"essay": "x"}])[0]["grade"] == ["a", "b"]
+    assert compiled.run(essay="x")["end"] == ":"
+    assert compiled.run_batch([{"essay": "x"}])[0]["grade"] == ["0", "1"]
 
     @sgl.function
     def branches(s: Any, q: str) -> None:
