@@ -13,6 +13,16 @@ from sglang_lite.errors import RuntimeUnavailable
 
 T = TypeVar("T")
 _END = object()
+_here = threading.local()
+
+
+def refuse_to_block() -> None:
+    """Raise RuntimeError in the thread of a loop: waiting there keeps all programs waiting."""
+    if getattr(_here, "inside", False):
+        raise RuntimeError(
+            "this would block the event loop in which programs run, and wait for ever: in an "
+            "`async def` program await what waits (await s['x'], await s.text(), await p.arun())"
+        )
 
 
 class LoopThread:
@@ -21,11 +31,24 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
         self._posted: deque[Callable[[], object]] = deque()
-        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._live, name=name, daemon=True)
         self._thread.start()
 
+    def _live(self) -> None:
+        _here.inside = True
+        self.loop.run_forever()
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` there and wait for it here; interrupted here, it is cancelled there."""
+        """Run `work` there and wait for it here; interrupted here, it is cancelled there.
+
+        Raises:
+            RuntimeError: here is there, which would wait for itself.
+        """
+        try:
+            refuse_to_block()
+        except RuntimeError:
+            work.close()
+            raise
         future = self._start(work)
         try:
             return future.result()

@@ -57,7 +57,9 @@ class Branch(Executor):
         self.error: BaseException | None = None
         self.forks = 0  # made so far: part of a child's path, and so of its seeds
         self._queue: deque[tuple[Expr, Sequence[tuple[str | None, Cell[Any]]]]] = deque()
+        self._current: Sequence[tuple[str | None, Cell[Any]]] = ()  # of what is being waited for
         self._busy = False
+        self._lost = False  # given up, though the loop may still be busy with it
         self._lock = threading.Lock()
         self._task: asyncio.Task[None] | None = None
         run.branches.append(self)
@@ -121,11 +123,23 @@ class Branch(Executor):
             self.error = error
             self.journal.close(error)
 
-    def cancel(self) -> None:
-        """End it; what is being generated is aborted."""
-        self.fail(RequestFailed("the program was cancelled."))
-        if task := self._task:
+    def abandon(self, error: BaseException) -> None:
+        """End the branch now, whatever its backend makes of being cancelled."""
+        with self._lock:
+            self._lost = True
+            left = [*self._current, *(cell for _, cells in self._queue for cell in cells)]
+            self._current = ()
+            self._queue.clear()
+            task = self._task
+        self.fail(error)
+        self._settle(left)
+        if task is not None:
             self.run.loop.post(task.cancel)
+
+    def overdue(self, part: Expr) -> None:
+        seconds = f"{self.run.timeout:g} s"
+        error = TimeoutError(f"no answer within {seconds} (timeout={self.run.timeout:g})")
+        self.abandon(self._blamed(part, error))
 
     def close(self) -> None:
         """Readers of the stream get to its end."""
@@ -145,7 +159,7 @@ class Branch(Executor):
 
     def _go(self) -> None:
         with self._lock:
-            if self._busy:
+            if self._busy and not self._lost:
                 return
             self._busy = True
         self._advance()
@@ -170,14 +184,16 @@ class Branch(Executor):
     async def _drain(self) -> None:
         while True:
             with self._lock:
-                if not self._queue:
+                if self._lost or not self._queue:
                     self._busy, self._task = False, None
                     return
-                part, cells = self._queue.popleft()
+                part, self._current = self._queue.popleft()
             if part.waits and self.error is None:
                 await self._wait_for(part)
             else:
                 self._do(part)
+            with self._lock:
+                cells, self._current = self._current, ()
             self._settle(cells)
 
     def _do(self, part: Expr) -> None:
@@ -185,7 +201,7 @@ class Branch(Executor):
             try:
                 self.do(part)
             except Exception as error:  # noqa: BLE001 - it is for who reads the branch
-                self._blame(part, error)
+                self.fail(self._blamed(part, error))
 
     async def _wait_for(self, part: Expr) -> None:
         try:
@@ -195,14 +211,15 @@ class Branch(Executor):
                 self.note(part, began, began, before, {})
             else:
                 await self.ask(part)
-        except asyncio.CancelledError as error:
-            self._blame(part, error)
-        except Exception as error:  # noqa: BLE001 - it is for who reads the branch
-            self._blame(part, error)
+        except BaseException as error:  # noqa: BLE001 - not even an exit may end everybody's loop
+            self.fail(self._blamed(part, error))
 
-    def _blame(self, part: Expr, error: BaseException) -> None:
-        known = isinstance(error, ProgramError)
-        self.fail(error if known else ProgramError(part.place, _call(part), error, self.run.name))
+    def _blamed(self, part: Expr, error: BaseException) -> BaseException:
+        if isinstance(error, (ProgramError, RequestFailed)) and isinstance(part, Job):
+            return error  # of the branch that was waited for
+        if isinstance(error, ProgramError):
+            return error
+        return ProgramError(part.place, _call(part), error, self.run.name)
 
     def _settle(self, cells: Sequence[tuple[str | None, Cell[Any]]]) -> None:
         for name, cell in cells:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
+from sglang_lite.loop import refuse_to_block
+
 T = TypeVar("T")
 
 _guard = threading.Lock()  # of every cell's callbacks: held for a few instructions
@@ -93,13 +95,14 @@ class Cell(Generic[T]):
         return self.get()
 
     def _wait(self, timeout: float | None) -> None:
+        refuse_to_block()
         lock = threading.Lock()
         lock.acquire()
         self.then(lock.release)
         act: Callable[[], Callable[[], None]] | None = getattr(_here, "act", None)
         after = act() if act else None
         try:
-            if not lock.acquire(timeout=-1 if timeout is None else timeout):
+            if not lock.acquire(timeout=-1 if timeout is None else _within(timeout)):
                 raise TimeoutError(f"not there after {timeout:g} s; it may still come.")
         finally:
             if after:
@@ -111,3 +114,8 @@ class Cell(Generic[T]):
             callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():
             callback()
+
+
+def _within(seconds: float) -> float:
+    """What a lock takes: nothing below 0, and not more than the clock holds."""
+    return min(max(seconds, 0.0), threading.TIMEOUT_MAX)

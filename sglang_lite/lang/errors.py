@@ -13,7 +13,7 @@ class ProgramError(SglangLiteError, RuntimeError):
 
     def __init__(self, place: Place, what: str, cause: BaseException, program: str = "") -> None:
         where = f"{place}, in {program}()" if program else f"{place}"
-        super().__init__(f"{where}: {what} failed: {type(cause).__name__}: {cause}")
+        super().__init__(f"{where}: {what} failed: {type(cause).__name__}: {_words(cause)}")
         self.place, self.program = place, program
         self.__cause__ = cause
 
@@ -29,6 +29,13 @@ class InvalidOutput(SglangLiteError, ValueError):
             "cut off: give it more max_tokens; or let it be tried again with retries=n."
         )
         self.text = text
+
+
+def _words(cause: BaseException) -> str:
+    try:
+        return str(cause)
+    except Exception as error:  # noqa: BLE001 - any exception may have a __str__ of its own
+        return f"(it has no words: {type(error).__name__})"
 
 
 def _reason(why: BaseException) -> str:

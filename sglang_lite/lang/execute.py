@@ -49,6 +49,10 @@ class Executor(Context):
         """Whether the branch's text is going to be continued, as far as one knows."""
         raise NotImplementedError
 
+    def overdue(self, part: Expr) -> None:
+        """The run's `timeout` is over, and `part` has not been answered."""
+        raise NotImplementedError
+
     def upcoming(self) -> list[Expr]:
         """What is appended already, up to the end of the turn."""
         raise NotImplementedError
@@ -64,11 +68,7 @@ class Executor(Context):
     # -------------------------------------------------------------- with a backend
 
     async def ask(self, part: Expr) -> None:
-        """Execute an expression that a backend answers.
-
-        Raises:
-            TimeoutError: it did not, within the run's `timeout`.
-        """
+        """Execute an expression that a backend answers."""
         if self.run.turn is None:
             await self._ask(part)
         else:
@@ -79,18 +79,18 @@ class Executor(Context):
         began, before = perf_counter(), self.prompt
         self._first = 0.0
         work = self._generate(part) if isinstance(part, Gen) else self._select(part)  # type: ignore[arg-type]
-        meta = await self._in_time(work)
+        meta = await self._in_time(part, work)
         self._gens += 1
         self.note(part, began, self._first or perf_counter(), before, meta)
 
-    async def _in_time(self, work: Awaitable[T]) -> T:
+    async def _in_time(self, part: Expr, work: Awaitable[T]) -> T:
         if self.run.timeout is None:
             return await work
+        timer = asyncio.get_running_loop().call_later(self.run.timeout, self.overdue, part)
         try:
-            return await asyncio.wait_for(work, self.run.timeout)
-        except asyncio.TimeoutError:
-            message = f"no answer within {self.run.timeout:g} s (timeout={self.run.timeout:g})"
-            raise TimeoutError(message) from None
+            return await work
+        finally:
+            timer.cancel()
 
     async def _generate(self, gen: Gen) -> dict[str, Any]:
         if open_ones := {k: v for k, v in self.run.asked.items() if getattr(gen, k) is None}:

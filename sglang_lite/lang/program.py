@@ -9,13 +9,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sglang_lite.errors import RequestFailed
 from sglang_lite.lang.async_state import AsyncState
 from sglang_lite.lang.backends.default import as_backend, set_default_backend
 from sglang_lite.lang.branch import Branch
 from sglang_lite.lang.cells import Cell
 from sglang_lite.lang.errors import ProgramError
 from sglang_lite.lang.options import ASKED, NAMES, asked_of, sampling_of
-from sglang_lite.lang.run import TRACING, Run
+from sglang_lite.lang.run import CANCELLED, TRACING, Run
 from sglang_lite.lang.state import ProgramState, State
 from sglang_lite.loop import shared_loop
 
@@ -223,7 +224,7 @@ class Program:
         try:
             state.ret_value = self.body(state, *arguments, **own)
         except BaseException as error:
-            state._branch.fail(error)
+            state._branch.run.abandon(error)
             raise
         finally:
             state._branch.run.finish()
@@ -236,7 +237,8 @@ class Program:
             inside = AsyncState(state._branch)
             state.ret_value = await self.body(inside, *arguments, **own)
         except BaseException as error:
-            state._branch.fail(error)
+            gone = isinstance(error, asyncio.CancelledError)
+            state._branch.run.abandon(RequestFailed(CANCELLED) if gone else error)
             raise
         finally:
             state._branch.run.finish()
@@ -258,8 +260,9 @@ class Program:
         async def alive() -> None:
             try:
                 await self.alive(state, arguments, own)
-            except BaseException as error:  # noqa: BLE001 - who waits gets it
-                ended.fail(error)
+            except BaseException as error:  # noqa: BLE001 - who waits gets it, uncancelled
+                gone = isinstance(error, asyncio.CancelledError)
+                ended.fail((state._branch.error or error) if gone else error)
             else:
                 ended.set(None)
 

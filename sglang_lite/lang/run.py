@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sglang_lite.errors import RequestFailed
 from sglang_lite.lang.backends.protocol import Backend
 from sglang_lite.lang.nodes import Expr, Gen, Select
 from sglang_lite.lang.prompt import Prompt
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sglang_lite.lang.branch import Branch
 
 Path = tuple[int, ...]
+CANCELLED = "the program was cancelled."
 USAGE = ("prompt_tokens", "cached_tokens", "completion_tokens", "fast_forwarded_tokens")
 
 # where a body runs to be traced: what a call of another program is there
@@ -72,8 +74,12 @@ class Run:
 
     def cancel(self) -> None:
         """End what is still running; whoever waits gets RequestFailed."""
+        self.abandon(RequestFailed(CANCELLED))
+
+    def abandon(self, error: BaseException) -> None:
+        """End all branches now; whoever waits, or reads later, gets `error`."""
         for branch in list(self.branches):
-            branch.cancel()
+            branch.abandon(error)
         self.loop.post(lambda: [task.cancel() for task in list(self.tasks)])
 
     def keep(self, task: asyncio.Task[None]) -> None:
