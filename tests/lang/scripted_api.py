@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+import sglang_lite as sgl
 from sglang_lite.loop import LoopThread
 
 
@@ -101,3 +102,13 @@ class ScriptedApi:
 
         self._loop.run(end())
         self._loop.close()
+
+
+def run(body: Any, backend: Any, **options: Any) -> Any:
+    return sgl.function(body).run(backend=backend, **options)
+
+
+def cause(state: Any) -> BaseException:
+    found = state.error()
+    assert found is not None
+    return found.__cause__

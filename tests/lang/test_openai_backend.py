@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 import re
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_api import Reply, ScriptedApi, chat, completion, error, events
+from scripted_api import Reply, ScriptedApi, cause, chat, completion, events, run
 
 import sglang_lite as sgl
-from sglang_lite.errors import InvalidConfig, InvalidRequest, Overloaded, RequestFailed, Unsupported
-from sglang_lite.lang.backends import providers
+from sglang_lite.errors import InvalidRequest, Unsupported
 from sglang_lite.lang.backends.openai import OpenAI
 from sglang_lite.lang.backends.protocol import Ask
 from sglang_lite.lang.prompt import Prompt
-from sglang_lite.lang.templates import TEMPLATES, get_chat_template
 from sglang_lite.loop import shared_loop
 from sglang_lite.params import SamplingParams
 
@@ -46,16 +43,6 @@ def converse(live: LiveServer) -> Iterator[OpenAI]:
     backend = OpenAI("fake", base_url=live.url + "/v1", timeout=20)
     yield backend
     backend.shutdown()
-
-
-def run(body: Any, backend: Any, **options: Any) -> Any:
-    return sgl.function(body).run(backend=backend, **options)
-
-
-def cause(state: Any) -> BaseException:
-    found = state.error()
-    assert found is not None
-    return found.__cause__
 
 
 # -------------------------------------------------------------- completions, for real
@@ -296,86 +283,6 @@ def test_an_option_with_other_tokens_alone_has_no_unconditional_scores() -> None
     assert "unconditional_token_logprobs" not in meta
 
 
-# -------------------------------------------------------------- what is sent to whom
-
-
-def asked(owner: str | None, chats: bool, gen: Any) -> Any:
-    """The body that a gen becomes, where the models belong to `owner`; or the error."""
-    reply = Reply(events((chat if chats else completion)("7")))
-    listed = [] if owner is None else [Reply({"data": [{"owned_by": owner}]})]
-
-    def program(s: Any) -> None:
-        s += (sgl.user("q") + sgl.assistant(gen)) if chats else "q" + gen
-
-    with ScriptedApi(*listed, reply) as api:
-        backend = OpenAI("m", chats, base_url=api.url)
-        state = run(program, backend)
-        found = cause(state) if state.error() else api.bodies[-1]
-        backend.shutdown()
-    return found
-
-
-def test_a_constraint_is_said_in_the_servers_words() -> None:
-    gen = sgl.gen("a", regex="[0-9]")
-    assert asked("vllm", True, gen)["structured_outputs"] == {"regex": "[0-9]"}
-    assert asked("sglang", True, gen)["regex"] == "[0-9]"
-    assert asked("sglang_lite", False, gen)["regex"] == "[0-9]"
-    refused = asked("somebody", True, gen)
-    assert isinstance(refused, Unsupported)
-    assert "`regex`" in str(refused)
-    assert "dialect" in str(refused)
-
-
-def test_a_schema_is_said_in_the_servers_words() -> None:
-    gen = sgl.gen("a", json_schema={"type": "integer"})
-    for owner in ("vllm", "sglang", "somebody"):
-        said = asked(owner, True, gen)["response_format"]
-        assert said["type"] == "json_schema"
-        assert said["json_schema"]["schema"] == {"type": "integer"}
-        assert said["json_schema"]["strict"] is True
-    assert asked("vllm", False, gen)["structured_outputs"] == {"json": {"type": "integer"}}
-    assert asked("sglang", False, gen)["json_schema"] == '{"type":"integer"}'
-    assert isinstance(asked("somebody", False, gen), Unsupported)
-    spaced = sgl.gen("a", json_schema={"type": "integer"}, whitespace="compact")
-    assert isinstance(asked("vllm", True, spaced), Unsupported)
-
-
-def test_extensions_of_sampling_are_sent_to_those_who_have_them() -> None:
-    gen = sgl.gen("a", top_k=5, min_tokens=2)
-    body = asked("vllm", False, gen)
-    assert (body["top_k"], body["min_tokens"]) == (5, 2)
-    refused = asked("somebody", True, gen)
-    assert isinstance(refused, Unsupported)
-    assert refused.param == "top_k"
-
-
-def test_what_the_api_itself_has_is_sent_without_asking() -> None:
-    gen = sgl.gen("a", max_tokens=5, seed=3, stop=["x", "y"], logit_bias={7: -1.5}, top_p=0.5)
-    assert asked(None, True, gen) == {
-        "model": "m",
-        "messages": [{"role": "user", "content": "q"}],
-        "max_tokens": 5,
-        "seed": 3,
-        "stop": ["x", "y"],
-        "logit_bias": {"7": -1.5},
-        "temperature": 1.0,
-        "top_p": 0.5,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-
-
-def test_logprobs_of_a_part_of_the_prompt_are_refused() -> None:
-    backend = OpenAI("m", False, base_url="http://127.0.0.1:9/v1")
-    ask = Ask(Prompt(("q",)), SamplingParams(logprobs=0), logprob_start=0)
-
-    async def all_of_it() -> list[Any]:
-        return [part async for part in backend.generate(ask)]
-
-    with pytest.raises(Unsupported, match="logprob_start_len"):
-        shared_loop().run(all_of_it())
-
-
 def test_our_endpoint_has_logprobs_of_a_part_of_the_prompt(live: LiveServer) -> None:
     backend: Any = sgl.RuntimeEndpoint(live.url)
     params = SamplingParams(max_tokens=2, temperature=0, logprobs=0)
@@ -390,151 +297,6 @@ def test_our_endpoint_has_logprobs_of_a_part_of_the_prompt(live: LiveServer) -> 
     scored = shared_loop().run(last(2))["input_token_logprobs"]
     assert [each[1] for each in scored] == [*b"nce"]
     backend.shutdown()
-
-
-def test_the_key_and_the_address_come_from_the_environment(monkeypatch: Any) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with pytest.raises(InvalidConfig, match="OPENAI_API_KEY"):
-        OpenAI("gpt-3.5-turbo-instruct")
-    with ScriptedApi(Reply(events(completion("ok")))) as api:
-        monkeypatch.setenv("OPENAI_API_KEY", "secret")
-        monkeypatch.setenv("OPENAI_BASE_URL", api.url)
-        backend = OpenAI("gpt-3.5-turbo-instruct")
-        assert run(lambda s: s.__iadd__("q" + sgl.gen("a")), backend)["a"] == "ok"
-        assert api.seen[0][0] == "/v1/completions"
-        assert api.seen[0][2]["authorization"] == "Bearer secret"
-
-
-def test_kinds_of_models_and_their_templates() -> None:
-    def made(name: str, *arguments: Any, **options: Any) -> OpenAI:
-        return OpenAI(name, *arguments, base_url="http://127.0.0.1:9", **options)
-
-    assert not made("gpt-3.5-turbo-instruct").is_chat_model
-    assert made("gpt-4o").is_chat_model
-    assert made("gpt-3.5-turbo-instruct").continues
-    assert not made("gpt-4o").continues
-    assert made("gpt-4o", continue_final_message=True).continues
-    assert made("meta-llama/Llama-3.1-8B-Instruct", False).template is TEMPLATES["llama-3-instruct"]
-    assert made("x", False, "chatml").template is TEMPLATES["chatml"]
-    backend = made("x", False, get_chat_template("qwen"))
-    assert backend.get_chat_template() is backend.chat_template is TEMPLATES["qwen"]
-    with pytest.raises(Unsupported, match="base_url"):
-        made("gpt-4o", is_azure=True)
-    with pytest.raises(InvalidConfig, match="dialect"):
-        made("gpt-4o", dialect="klingon")
-
-
-@pytest.mark.parametrize("name", ["Anthropic", "Crusoe", "LiteLLM", "VertexAI"])
-def test_other_providers_name_the_way_to_them(name: str) -> None:
-    with pytest.raises(Unsupported, match=rf"{name}.*OpenAI\("):
-        getattr(providers, name)("some-model")
-
-
-# -------------------------------------------------------------- bad days
-
-
-def outcome(*replies: Reply, n: int = 1, **options: Any) -> tuple[Any, ScriptedApi]:
-    """The state of a chat's one gen where the server replies so, and the server."""
-
-    def program(s: Any) -> None:
-        s += sgl.user("q") + sgl.assistant(sgl.gen("a", n=n))
-
-    with ScriptedApi(*replies) as api:
-        backend = OpenAI("m", base_url=api.url, **options)
-        state = run(program, backend)
-        state.sync()
-        backend.shutdown()
-    return state, api
-
-
-GOOD = Reply(events(chat("ok")))
-
-
-def test_a_busy_server_is_asked_again_when_it_says() -> None:
-    busy = Reply(error("slow down"), 429, {"retry-after": "0.6"})
-    began = time.monotonic()
-    state, api = outcome(busy, Reply(b"oops", 502), GOOD)
-    assert state["a"] == "ok"
-    assert len(api.seen) == 3
-    assert time.monotonic() - began > 0.6
-
-
-@pytest.mark.parametrize(
-    ("reply", "kind", "tries", "says"),
-    [
-        (Reply(error("slow down"), 429), Overloaded, 2, "slow down"),
-        (Reply(error("later"), 429, {"retry-after": "3600"}), Overloaded, 1, "later"),
-        (Reply(error("x", code="insufficient_quota"), 429), Overloaded, 1, "x"),
-        (Reply(error("stopping"), 503), sgl.RuntimeUnavailable, 2, "stopping"),
-        (Reply(b"<html>", 500), RequestFailed, 2, "<html>"),
-        (Reply(error("bad", param="stop"), 400), InvalidRequest, 1, "bad"),
-        (Reply(error("no key"), 401), InvalidRequest, 1, "no key"),
-        (Reply(error("no model m"), 404), sgl.ModelNotFound, 1, "no model m"),
-    ],
-)
-def test_a_refusal_is_what_the_server_says(
-    reply: Reply, kind: type[Exception], tries: int, says: str
-) -> None:
-    state, api = outcome(*[reply] * 5, max_retries=1)
-    assert type(cause(state)) is kind
-    assert says in str(cause(state))
-    assert len(api.seen) == tries
-
-
-@pytest.mark.parametrize(
-    ("reply", "kind", "says"),
-    [
-        (Reply(events(chat("o", None), done=False), cut=True), sgl.RuntimeUnavailable, "broke off"),
-        (Reply(events(chat("o", None), done=False)), sgl.RuntimeUnavailable, "amid a sample"),
-        (Reply(b"data: {oops\n\n"), RequestFailed, "not JSON"),
-        (Reply(b'data: {"choices": [5]}\n\n'), RequestFailed, "no answer of OpenAI's API"),
-        (Reply(b"data: []\n\n"), RequestFailed, "no answer of OpenAI's API"),
-        (Reply(events(chat("o", None), error("engine died"))), RequestFailed, "engine died"),
-        (Reply(events({"choices": [{"delta": {"refusal": "never"}, "finish_reason": "stop"}]})),
-         RequestFailed, "never"),
-        (Reply(b""), sgl.RuntimeUnavailable, "amid a sample"),
-    ],
-)  # fmt: skip
-def test_a_stream_that_goes_wrong(reply: Reply, kind: type[Exception], says: str) -> None:
-    state, api = outcome(reply, GOOD)
-    assert type(cause(state)) is kind
-    assert says in str(cause(state))
-    assert len(api.seen) == 1  # what was begun is not asked for again
-
-
-@pytest.mark.parametrize("body", [b"not json", b"[]", b'{"choices": []}', b'{"choices": null}'])
-def test_a_whole_answer_that_is_none(body: bytes) -> None:
-    state, _ = outcome(Reply(body), n=2)
-    assert isinstance(cause(state), (RequestFailed, sgl.RuntimeUnavailable))
-
-
-def test_a_server_that_closes_before_it_answers_is_asked_again() -> None:
-    with ScriptedApi() as api:  # its script is empty: every connection ends without an answer
-        backend = OpenAI("m", base_url=api.url, max_retries=1)
-        state = run(lambda s: s.__iadd__(sgl.user("q") + sgl.assistant(sgl.gen("a"))), backend)
-        assert isinstance(cause(state), sgl.RuntimeUnavailable)
-        assert len(api.seen) == 2
-
-
-def test_a_silent_server_costs_the_timeout_once() -> None:
-    began = time.monotonic()
-    state, api = outcome(Reply(hang=30), GOOD, timeout=0.5)
-    assert isinstance(cause(state), sgl.RuntimeUnavailable)
-    assert "0.5 s" in str(cause(state))
-    assert time.monotonic() - began < 5
-    assert len(api.seen) == 1
-
-
-def test_a_dead_server_is_given_up_within_seconds() -> None:
-    with ScriptedApi() as api:
-        dead = api.url
-    began = time.monotonic()
-    backend = OpenAI("m", base_url=dead)
-    state = run(lambda s: s.__iadd__(sgl.user("q") + sgl.assistant(sgl.gen("a"))), backend)
-    assert isinstance(cause(state), sgl.RuntimeUnavailable)
-    assert dead in str(cause(state))
-    assert time.monotonic() - began < 5
 
 
 def test_many_programs_at_once(complete: OpenAI) -> None:
