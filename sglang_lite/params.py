@@ -29,7 +29,7 @@ MAX_ID = (1 << 31) - 1  # of a token, in any vocabulary
 GREEDY_BELOW = 1e-6  # a temperature under this means: take the most likely token
 
 
-class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """How to choose the next token, and when to stop.
 
     Raises:
@@ -102,7 +102,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
             _within("logit_bias", bias, -100.0, 100.0)
 
 
-class Hint(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class Hint(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """What the sender knows of the program that a request belongs to. Advice, never a promise.
 
     Raises:

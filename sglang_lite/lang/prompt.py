@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
+class Generated(msgspec.Struct, frozen=True, gc=False):
     """Text that came from a model, and the ids to continue from.
 
     `tail` holds the kept bytes of a token that a stop went through: they are encoded anew,
@@ -18,14 +17,11 @@ class Generated:
     tail: bytes = b""
 
 
-class Prompt:
+class Prompt(msgspec.Struct, eq=False, gc=False):
     """Immutable, so that a fork is free and a backend may hold on to one."""
 
-    __slots__ = ("_text", "pieces")
-
-    def __init__(self, pieces: tuple[str | Generated, ...] = ()) -> None:
-        self.pieces = pieces
-        self._text: str | None = None
+    pieces: tuple[str | Generated, ...] = ()
+    _text: str | None = None
 
     @property
     def text(self) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.prompt import Generated, Prompt
@@ -12,8 +13,7 @@ from sglang_lite.lang.templates import Message, Template
 from sglang_lite.params import Constraint, Hint, SamplingParams
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """What a gen wants of a backend."""
 
     prompt: Prompt
@@ -27,13 +27,12 @@ class Ask:
     logprob_text: bool = False  # logprobs come with the texts of their tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True, gc=False):
     """A piece of an answer; the last one has every sample's whole, and what is known of it."""
 
     text: str = ""
     samples: tuple[Generated, ...] = ()
-    meta: dict[str, Any] = field(default_factory=dict)
+    meta: dict[str, Any] = {}
 
 
 class Backend(Protocol):
