@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+
+import msgspec
 
 _LANGUAGE = __name__.rpartition(".")[0] + "."
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True, gc=False):
     """A line of a program."""
 
     file: str
