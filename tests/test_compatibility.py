@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live_server import LiveServer
+from scripted_api import Reply, ScriptedApi
 
 import sglang_lite as sgl
 from sglang_lite import utils
@@ -23,10 +25,6 @@ from sglang_lite.lang.backends.default import _default
 from sglang_lite.lang.backends.openai import OpenAI
 from sglang_lite.test.test_utils import add_common_sglang_args_and_parse, select_sglang_backend
 from sglang_lite.testing import ScriptedBackend
-
-sys.path += [str(Path(__file__).parent / name) for name in ("server", "lang")]
-from live_server import LiveServer
-from scripted_api import Reply, ScriptedApi
 
 
 @pytest.fixture(scope="module")

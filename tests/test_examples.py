@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from sglang_lite.params import Constraint, Hint
 from sglang_lite.testing import ScriptedBackend
 
 FOLDER = Path(__file__).parents[1] / "examples"
-sys.path.insert(0, str(FOLDER))
 
 RECORDS = {
     "json_schema": json.dumps({"place": "ship", "rooms": 3, "alone": True}),

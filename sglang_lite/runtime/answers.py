@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
 from sglang_lite.errors import InvalidRequest
-from sglang_lite.params import SamplingParams
+from sglang_lite.params import Hint, SamplingParams
 from sglang_lite.runtime.client import Completion, Stream
 from sglang_lite.runtime.sglang_names import Sampling
 from sglang_lite.wire import Finish, FinishReason, TopLogprobs
@@ -27,10 +27,14 @@ class Submitter(Protocol):
 
 
 async def answer(
-    client: Submitter, ids: Sequence[int], sampling: Sampling, score_from: int = -1
+    client: Submitter,
+    ids: Sequence[int],
+    sampling: Sampling,
+    score_from: int = -1,
+    hint: Hint | None = None,
 ) -> list[Answer]:
     """`sampling.n` answers to one prompt; `score_from` >= 0 adds the prompt's logprobs."""
-    streams = _submit(client, ids, sampling, score_from)
+    streams = _submit(client, ids, sampling, score_from, hint)
     try:
         done = await asyncio.gather(*(stream.completion() for stream in streams))
     finally:
@@ -43,7 +47,11 @@ async def answer(
 
 
 async def stream_answers(
-    client: Submitter, ids: Sequence[int], sampling: Sampling, score_from: int = -1
+    client: Submitter,
+    ids: Sequence[int],
+    sampling: Sampling,
+    score_from: int = -1,
+    hint: Hint | None = None,
 ) -> AsyncIterator[Answer]:
     """One answer as it grows: each item holds all so far; the last has a `finish_reason`.
 
@@ -53,7 +61,7 @@ async def stream_answers(
     if sampling.n != 1:
         message = f"a stream has one answer; `n` must be 1, got {sampling.n}."
         raise InvalidRequest(message, param="n")
-    stream = _submit(client, ids, sampling, score_from)[0]
+    stream = _submit(client, ids, sampling, score_from, hint)[0]
     text, out, logprobs, top = "", list[int](), list[float](), list[TopLogprobs]()
     scores: list[float] = []
     try:
@@ -74,7 +82,11 @@ async def stream_answers(
 
 
 def _submit(
-    client: Submitter, ids: Sequence[int], sampling: Sampling, score_from: int
+    client: Submitter,
+    ids: Sequence[int],
+    sampling: Sampling,
+    score_from: int,
+    hint: Hint | None,
 ) -> list[Stream]:
     return client.submit_n(
         ids,
@@ -82,6 +94,7 @@ def _submit(
         sampling.n,
         constraint=sampling.constraint,
         logits_from=score_from if score_from >= 0 else None,
+        hint=hint,
         skip_special_tokens=sampling.skip_special_tokens,
         no_stop_trim=sampling.no_stop_trim,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from sglang_lite.errors import InvalidRequest, Unsupported
-from sglang_lite.params import Constraint, SamplingParams
+from sglang_lite.params import Constraint, Hint, SamplingParams
 from sglang_lite.runtime.constraints import FIELDS, INSTEAD, read_constraint
 
 RENAMED = {
@@ -73,6 +73,24 @@ def to_params(fields: Mapping[str, Any]) -> SamplingParams:
         if field.name in values:
             values[field.name] = _typed(field.name, values[field.name], field.type)
     return SamplingParams(**values)
+
+
+def read_hint(given: Mapping[str, Any] | None, priority: int | None = None) -> Hint | None:
+    """What a request says of its program; a `priority` given beside it counts.
+
+    Raises:
+        InvalidRequest: an unknown field, or a value of the wrong type or out of range.
+    """
+    values = dict(given or {})
+    if priority is not None:
+        values["priority"] = priority
+    kinds = {field.name: field.type for field in msgspec.structs.fields(Hint)}
+    if unknown := next((name for name in values if name not in kinds), None):
+        known = ", ".join(kinds)
+        message = f"`hint` has no field {unknown[:200]!r}; known are {known}."
+        raise InvalidRequest(message, param="hint")
+    typed = {name: _typed(name, value, kinds[name]) for name, value in values.items()}
+    return Hint(**typed) if typed else None
 
 
 def _unknown(name: str) -> InvalidRequest:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from live_server import LiveServer, eventually
 
 import sglang_lite as sgl
 from sglang_lite.lang.backends.scoring import Asked, rows_of, shares
@@ -105,3 +106,42 @@ def test_what_options_share_is_asked_for_once() -> None:
     assert [tuple(each) for each in plan] == [(1, None), (3, 0), (3, 0), (0, None)]
     rows = rows_of(asked, plan, [[-1.0, -2.0, -3.0], [-4.0], [], [-5.0, -6.0]])
     assert rows == [[-1.0, -2.0, -3.0], [-1.0, -2.0, -4.0], [-1.0, -2.0], [-5.0, -6.0]]
+
+
+# -------------------------------------------------------------- over HTTP
+
+
+def test_over_http_a_program_keeps_its_text_until_it_ends() -> None:
+    @sgl.function
+    def program(s: Any) -> int:
+        s += "word " * 20 + sgl.gen("x", max_tokens=4)
+        s["x"]
+        return int(server.stats()["pages_retained"])
+
+    with LiveServer("fake?eos=0", "--page-size", "4") as server:
+        backend: Any = sgl.RuntimeEndpoint(server.url)
+        assert program.run(backend=backend).ret_value * 4 >= 100
+        assert eventually(lambda: server.stats()["pages_retained"] == 0), "the program has ended"
+        assert program.run(backend=backend, hints=False).ret_value == 0
+        backend.shutdown()
+
+
+def test_over_http_options_are_scored_as_in_process() -> None:
+    options = ["red fox", "red hen", "blue", "red"] + [f"number {index}" for index in range(80)]
+
+    @sgl.function
+    def program(s: Any) -> None:
+        s += "Which animal?" + sgl.select("x", options, all_scores=True)
+
+    with LiveServer("fake?eos=0") as server, sgl.Runtime("fake?eos=0", core=FAKE) as runtime:
+        backend: Any = sgl.RuntimeEndpoint(server.url)
+        before = server.stats()["computed_prompt_tokens"]
+        far, near = program.run(backend=backend), program.run(backend=runtime)
+        assert far["x"] == near["x"]
+        there, here = far.get_meta_info("x"), near.get_meta_info("x")
+        for name in ("input_token_logprobs", "normalized_prompt_logprobs", "probs"):
+            assert there[name] == here[name], name
+        computed = server.stats()["computed_prompt_tokens"] - before
+        once = runtime.get_server_info()["computed_prompt_tokens"]
+        assert abs(computed - once) <= 8, "which of them came first may cost or save a token"
+        backend.shutdown()

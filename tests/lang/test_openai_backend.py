@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 import pytest
+from live_server import LiveServer, eventually, fake_text, tokenizer
 from scripted_api import Reply, ScriptedApi, cause, chat, completion, events, run
 
 import sglang_lite as sgl
@@ -20,9 +19,6 @@ from sglang_lite.lang.backends.protocol import Ask
 from sglang_lite.lang.prompt import Prompt
 from sglang_lite.loop import shared_loop
 from sglang_lite.params import SamplingParams
-
-sys.path.append(str(Path(__file__).parent.parent / "server"))
-from live_server import LiveServer, eventually, fake_text, tokenizer
 
 
 @pytest.fixture(scope="module")

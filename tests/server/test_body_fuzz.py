@@ -65,7 +65,12 @@ KNOWN: dict[str, tuple[dict[str, Strategy], dict[str, Strategy]]] = {
         {
             "stream": st.booleans(),
             "return_logprob": st.booleans(),
-            "logprob_start_len": st.integers(-2, 4),
+            "logprob_start_len": st.integers(-2, 4) | st.lists(st.integers(-2, 4), max_size=3),
+            "priority": st.integers(-2_000, 2_000),
+            "hint": st.dictionaries(
+                st.sampled_from(["program", "more", "retain_ms", "size", "odd"]),
+                st.booleans() | st.integers(),
+            ),
             "top_logprobs_num": st.integers(0, 3),
         },
     ),

@@ -87,6 +87,40 @@ def test_logprobs(server: LiveServer) -> None:
     assert events(server, body)[-1]["meta_info"]["input_token_logprobs"]
 
 
+def test_each_prompt_may_have_its_own_first_logprob(server: LiveServer) -> None:
+    body = {
+        "text": ["Hi", "Hello"],
+        "sampling_params": {"max_new_tokens": 0},
+        "return_logprob": True,
+        "logprob_start_len": [1, 3],
+    }
+    answers = server.post("/generate", body).json()
+    sizes = [len(answer["meta_info"]["input_token_logprobs"]) for answer in answers]
+    assert sizes == [2, 3]
+
+    refused = server.post("/generate", {**body, "logprob_start_len": [1]})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "logprob_start_len"
+
+
+@pytest.mark.parametrize(
+    ("field", "about"),
+    [
+        ({"hint": {"prio": 1}}, "no field 'prio'"),
+        ({"hint": {"more": 1}}, "more"),
+        ({"hint": {"program": True}}, "program"),
+        ({"hint": {"retain_ms": 10**9}}, "retain_ms"),
+        ({"priority": 10**9}, "priority"),
+    ],
+)
+def test_a_wrong_hint_is_refused_by_name(
+    server: LiveServer, field: dict[str, Any], about: str
+) -> None:
+    answer = server.post("/generate", {"text": "Hi", **field})
+    assert answer.status_code == 400
+    assert about in answer.json()["error"]["message"]
+
+
 def test_an_abort_ends_the_named_request_alone(server: LiveServer) -> None:
     answers: dict[str, dict[str, Any]] = {}
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 import ssl
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from itertools import chain
 from typing import Any
 
 import httpx
 import msgspec
 
-from sglang_lite.errors import InvalidRequest, RuntimeUnavailable
+from sglang_lite.errors import InvalidRequest, RuntimeUnavailable, SglangLiteError
 from sglang_lite.global_config import global_config
 from sglang_lite.lang.backends.encoder import Encoder, common
 from sglang_lite.lang.backends.json_api import JsonApi, close_with
 from sglang_lite.lang.backends.logprobs import with_texts
 from sglang_lite.lang.backends.protocol import Ask, Part
+from sglang_lite.lang.backends.scoring import Asked, rows_of, shares, start_of
 from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.model_template import ModelTemplate
 from sglang_lite.lang.prompt import Generated, Prompt
@@ -28,6 +32,8 @@ from sglang_lite.runtime.detokenize import Detokenizer
 from sglang_lite.runtime.scheduling.finish import StopStrings
 from sglang_lite.runtime.tokenizer import Tokenizer
 from sglang_lite.wire import Finish, FinishReason
+
+AT_ONCE = 64  # texts that are scored by one HTTP request
 
 
 class HttpBackend(Templated):
@@ -43,7 +49,6 @@ class HttpBackend(Templated):
     """
 
     wants_prefix = False
-    takes_hints = False
     speculates = False
     continues = True
     scores_alone = False
@@ -60,6 +65,9 @@ class HttpBackend(Templated):
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         trusted: Any = ssl.create_default_context(cafile=verify) if verify else True
         self.model_info = self._info(headers, trusted)
+        self.takes_hints = bool(self.model_info.get("takes_hints"))
+        self._programs = secrets.randbits(62)  # where ours begin: others number theirs, too
+        self._words: set[asyncio.Task[Any]] = set()  # that nobody waits for
         self.tokenizer = _tokenizer(self.model_info["model_path"])
         self.encode = Encoder(self.tokenizer)
         self.chat_template = chat_template_name or ModelTemplate(self.tokenizer.render_chat)
@@ -73,6 +81,7 @@ class HttpBackend(Templated):
             "input_ids": self.encode(ask.prompt),
             "sampling_params": sampling,
             **_logprobs(ask),
+            **self._hinted(ask.hint),
         }
         if n > 1:
             answers = await self._api.post("/generate", body)
@@ -99,40 +108,74 @@ class HttpBackend(Templated):
         hint: Hint | None = None,
     ) -> Scores:
         base = self.encode(prompt)
-        rows, alone, ids = [], [], []
-        usage = {"prompt_tokens": 0, "cached_tokens": 0, "completion_tokens": 0}
-        first = self.tokenizer.bos_token_id
-        context = [self.tokenizer.eos_token_ids[0] if first is None else first]
-        for choice in choices:
-            whole = self.encode(prompt.add(choice))
-            start = common(base, whole)
-            row, meta = await self._score(whole, start)
-            rows.append(row)
-            ids.append(whole[start:])
-            usage["prompt_tokens"] += len(whole)
-            usage["cached_tokens"] += meta["cached_tokens"]
-            if unconditional:
-                alone.append((await self._score(context + whole[start:], 1))[0])
-        return Scores(rows, alone if unconditional else None, usage, ids)
+        wholes = [self.encode(prompt.add(choice)) for choice in choices]
+        asked = [Asked(whole, common(base, whole)) for whole in wholes]
+        ids = [each.ids[each.start :] for each in asked]
+        if not unconditional:
+            rows, usage = await self._score(asked, hint)
+            return Scores(rows, None, usage, ids)
+        context = start_of(self.tokenizer)
+        (rows, usage), (alone, _) = await asyncio.gather(
+            self._score(asked, hint),
+            self._score([Asked([*context, *each], 1) for each in ids], None),
+        )
+        return Scores(rows, alone, usage, ids)
 
     def end_program(self, program: int) -> None:
-        """Nothing was said about it."""
+        async def say() -> None:
+            with suppress(SglangLiteError):  # a server that is gone retains nothing
+                await self._api.post("/end_program", {"program": self._programs + program})
+
+        word = asyncio.ensure_future(say())
+        self._words.add(word)
+        word.add_done_callback(self._words.discard)
 
     async def cache_prefix(self, text: str) -> None:
         """Nothing to do: the runtime shares when it plans."""
 
-    async def _score(self, ids: list[int], start: int) -> tuple[list[float], dict[str, Any]]:
-        answer = await self._api.post(
-            "/generate",
-            {
-                "input_ids": ids,
-                "sampling_params": {"max_new_tokens": 0, "temperature": 0},
-                "return_logprob": True,
-                "logprob_start_len": start,
-            },
-        )
-        meta = answer["meta_info"]
-        return [x[0] for x in meta["input_token_logprobs"] if x[0] is not None], meta
+    async def _score(
+        self, asked: Sequence[Asked], hint: Hint | None
+    ) -> tuple[list[list[float]], dict[str, int]]:
+        """The logprobs of each text from its start on; what texts share is asked for once."""
+        plan = shares(asked)
+        sent = [at for at, (ids, _) in enumerate(asked) if plan[at].first < len(ids)]
+        texts = [(asked[at].ids, plan[at].first) for at in sent]
+        work = [
+            self._scored(texts[begin : begin + AT_ONCE], hint)
+            for begin in range(0, len(texts), AT_ONCE)
+        ]
+        metas = dict(zip(sent, chain.from_iterable(await asyncio.gather(*work)), strict=True))
+        scored = [
+            [logprob for logprob, *_ in metas[at]["input_token_logprobs"] if logprob is not None]
+            if at in metas
+            else []
+            for at in range(len(asked))
+        ]
+        usage = {
+            "prompt_tokens": sum(len(asked[at].ids) for at in sent),
+            "cached_tokens": sum(meta["cached_tokens"] for meta in metas.values()),
+            "completion_tokens": 0,
+        }
+        return rows_of(asked, plan, scored), usage
+
+    async def _scored(
+        self, texts: Sequence[tuple[list[int], int]], hint: Hint | None
+    ) -> list[dict[str, Any]]:
+        """Of each text what the server says, with logprobs from the position given on."""
+        body = {
+            "input_ids": [ids for ids, _ in texts],
+            "logprob_start_len": [first for _, first in texts],
+            "sampling_params": {"max_new_tokens": 0, "temperature": 0},
+            "return_logprob": True,
+            **self._hinted(hint),
+        }
+        return [answer["meta_info"] for answer in await self._api.post("/generate", body)]
+
+    def _hinted(self, hint: Hint | None) -> dict[str, Any]:
+        if hint is None:
+            return {}
+        said = {name: value for name, value in msgspec.structs.asdict(hint).items() if value}
+        return {"hint": {**said, "program": self._programs + hint.program}}
 
     def _meta(self, answer: dict[str, Any], ask: Ask) -> dict[str, Any]:
         meta: dict[str, Any] = answer["meta_info"]
@@ -183,7 +226,12 @@ class HttpBackend(Templated):
 
     def shutdown(self) -> None:
         """Close the connections; the server goes on."""
-        shared_loop().run(self._api.close())
+
+        async def close() -> None:
+            await asyncio.gather(*self._words)
+            await self._api.close()
+
+        shared_loop().run(close())
 
 
 def _tokenizer(folder: str) -> Any:

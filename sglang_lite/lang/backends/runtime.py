@@ -19,7 +19,7 @@ from sglang_lite.global_config import global_config
 from sglang_lite.lang.backends.encoder import Encoder, common
 from sglang_lite.lang.backends.logprobs import with_texts
 from sglang_lite.lang.backends.protocol import Ask, Part
-from sglang_lite.lang.backends.scoring import Asked, rows_of, shares
+from sglang_lite.lang.backends.scoring import Asked, rows_of, shares, start_of
 from sglang_lite.lang.choices import Scores
 from sglang_lite.lang.model_template import ModelTemplate
 from sglang_lite.lang.prompt import Generated, Prompt
@@ -165,9 +165,7 @@ class ClientBackend(Templated):
 
     async def _score_alone(self, asked: Sequence[Asked]) -> list[list[float]]:
         """The same without the prompt; known from before where the options are those of before."""
-        tokenizer = self.client.tokenizer
-        first = tokenizer.bos_token_id
-        context = [tokenizer.eos_token_ids[0] if first is None else first]
+        context = start_of(self.client.tokenizer)
         options = [tuple(ids[start:]) for ids, start in asked]
         new = list(dict.fromkeys(each for each in options if each not in self._alone))
         rows, _ = await self._score([Asked([*context, *each], 1) for each in new], None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sglang_lite.lang.backends.encoder import common
 
@@ -34,6 +34,12 @@ def shares(asked: Sequence[Asked]) -> list[Share]:
                     best = Share(length, earlier)
         found.append(best)
     return found
+
+
+def start_of(tokenizer: Any) -> list[int]:
+    """What stands before an option that is scored without a prompt."""
+    first = tokenizer.bos_token_id
+    return [tokenizer.eos_token_ids[0] if first is None else first]
 
 
 def rows_of(

@@ -170,12 +170,14 @@ class GenerateBody(Body):
     sampling_params: dict[str, Any] | list[dict[str, Any]] | None = None
     rid: str | None = None
     return_logprob: bool | None = None
-    logprob_start_len: int | None = None
+    logprob_start_len: int | list[int] | None = None
     top_logprobs_num: int | None = None
     return_text_in_logprobs: bool | None = None
     stream: bool | None = None
+    priority: int | None = None
+    hint: dict[str, int | bool] | None = None  # the fields of `params.Hint`
 
-    ignored = frozenset({"log_metrics", "priority"})
+    ignored = frozenset({"log_metrics"})
     refused: ClassVar = {
         "return_hidden_states": (False,),
         **dict.fromkeys(
@@ -183,6 +185,10 @@ class GenerateBody(Body):
              "token_ids_logprob", "session_params", "custom_logit_processor"), (),
         ),
     }  # fmt: skip
+
+
+class EndProgramBody(Body):
+    program: int
 
 
 class AbortBody(Body):

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -16,12 +16,13 @@ from starlette.responses import Response
 
 from sglang_lite import __version__
 from sglang_lite.errors import InvalidRequest, ModelNotFound
+from sglang_lite.params import Hint
 from sglang_lite.runtime.answers import answer, stream_answers
-from sglang_lite.runtime.server.bodies import AbortBody, GenerateBody, read
+from sglang_lite.runtime.server.bodies import AbortBody, EndProgramBody, GenerateBody, read
 from sglang_lite.runtime.server.prompts import prompts
 from sglang_lite.runtime.server.responses import EventStream, Json, unless_gone
 from sglang_lite.runtime.server.service import Service, merge, new_id
-from sglang_lite.runtime.sglang_names import Sampling, read_sampling
+from sglang_lite.runtime.sglang_names import Sampling, read_hint, read_sampling
 from sglang_lite.seeds import derive_seed
 
 router = APIRouter()
@@ -33,7 +34,10 @@ async def generate(request: Request) -> Response:
     body = await read(request, GenerateBody, service.options.max_body_bytes)
     body.judge()
     asked, single = await prompts(service, body.text, body.input_ids, names=("text", "input_ids"))
-    work = Work(service, body, asked, _samplings(body, len(asked)), single)
+    work = Work(
+        service, body, asked, _samplings(body, len(asked)), _starts(body, len(asked)),
+        read_hint(body.hint, body.priority), single,
+    )  # fmt: skip
     service.check_choices(sum(each.n for each in work.samplings), 1)
     if body.stream:
         return EventStream(work.events())
@@ -48,14 +52,16 @@ class Work:
     body: GenerateBody
     prompts: list[list[int]]
     samplings: list[Sampling]
+    starts: list[int]  # of each prompt the first position whose logprob is wanted; -1: none
+    hint: Hint | None
     single: bool  # one prompt outside of a list: its answer is outside of a list, too
 
     async def whole(self) -> Response:
         began, rid = time.monotonic(), self.body.rid or new_id("gen")
         with self.service.job(rid) as job:
             asked = [
-                answer(job, ids, sampling, self._score_from)
-                for ids, sampling in zip(self.prompts, self.samplings, strict=True)
+                answer(job, ids, sampling, start, self.hint)
+                for ids, sampling, start in self._each()
             ]
             found = [one for group in await asyncio.gather(*asked) for one in group]
         many = len(found) > 1
@@ -68,9 +74,9 @@ class Work:
         rid = self.body.rid or new_id("gen")
         with self.service.job(rid) as job:
             sources = [
-                stream_answers(job, ids, one, self._score_from)
-                for ids, sampling in zip(self.prompts, self.samplings, strict=True)
-                for one in _each(sampling)
+                stream_answers(job, ids, one, start, self.hint)
+                for ids, sampling, start in self._each()
+                for one in _samples(sampling)
             ]
             many = len(sources) > 1
             async with aclosing(merge(sources)) as merged:
@@ -78,10 +84,8 @@ class Work:
                     self._name(part, f"{rid}-{index}" if many else rid)
                     yield {**part, "index": index} if many else part
 
-    @property
-    def _score_from(self) -> int:
-        start = self.body.logprob_start_len
-        return start if start is not None and self.body.return_logprob else -1
+    def _each(self) -> Iterator[tuple[list[int], Sampling, int]]:
+        return zip(self.prompts, self.samplings, self.starts, strict=True)
 
     def _name(self, one: dict[str, Any], rid: str) -> None:
         meta = one["meta_info"]
@@ -100,15 +104,29 @@ def _samplings(body: GenerateBody, count: int) -> list[Sampling]:
     more = {"logprobs": top} if body.return_logprob else {}
     if not isinstance(given, list):
         return [read_sampling(given, **more)] * count
-    if len(given) != count:
-        raise InvalidRequest(
-            f"{count} prompts need as many `sampling_params`, got {len(given)}.",
-            param="sampling_params",
-        )
+    _as_many("sampling_params", given, count)
     return [read_sampling(one, **more) for one in given]
 
 
-def _each(sampling: Sampling) -> list[Sampling]:
+def _starts(body: GenerateBody, count: int) -> list[int]:
+    """Of each prompt the first position whose logprob is wanted."""
+    given = body.logprob_start_len
+    if given is None or not body.return_logprob:
+        return [-1] * count
+    if not isinstance(given, list):
+        return [given] * count
+    _as_many("logprob_start_len", given, count)
+    return given
+
+
+def _as_many(name: str, given: list[Any], count: int) -> None:
+    if len(given) != count:
+        raise InvalidRequest(
+            f"{count} prompts need as many `{name}`, got {len(given)}.", param=name
+        )
+
+
+def _samples(sampling: Sampling) -> list[Sampling]:
     """One sampling for each of the `n` samples, with the seed that it would get as one of them."""
     if sampling.n == 1:
         return [sampling]
@@ -139,6 +157,16 @@ async def abort_request(request: Request) -> Response:
     return Json({"aborted": len(jobs)})
 
 
+@router.post("/end_program")
+async def end_program(request: Request) -> Response:
+    """What `hint.program` named has ended: nothing is retained for it any longer."""
+    service: Service = request.app.state.service
+    body = await read(request, EndProgramBody, service.options.max_body_bytes)
+    body.judge()
+    service.client.end_program(Hint(program=body.program).program)
+    return Json({"ended": True})
+
+
 @router.api_route("/flush_cache", methods=["GET", "POST"])
 async def flush_cache(request: Request) -> Response:
     service: Service = request.app.state.service
@@ -158,6 +186,7 @@ async def model_info(request: Request) -> Response:
         "tokenizer_path": model.folder,
         "served_model_name": model.name,
         "is_generation": True,
+        "takes_hints": True,
         "vocab_size": model.vocab_size,
         "max_context_length": model.context_length,
         "eos_token_ids": model.eos_token_ids,
