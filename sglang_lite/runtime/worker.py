@@ -16,6 +16,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -153,7 +155,7 @@ def main(arguments: list[str]) -> int:
     words = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     try:
-        worker = _prepare(core_name, sys.stdin)
+        worker, address = _prepare(core_name, sys.stdin)
     except SglangLiteError as error:
         _say(words, error=str(error), kind=type(error).__name__)
         return 2
@@ -170,14 +172,16 @@ def main(arguments: list[str]) -> int:
     except Exception:  # noqa: BLE001
         traceback.print_exc()
         return 1
+    finally:
+        _remove(address)
     return 0
 
 
-def _prepare(core_name: str, stdin: IO[str]) -> Worker:
+def _prepare(core_name: str, stdin: IO[str]) -> tuple[Worker, str]:
     options: dict[str, Any] = msgspec.json.decode(stdin.readline())
     address = options.pop("address")
     core, model = load_builder(core_name)(EngineConfig.of(options))
-    return Worker(core, model, router(address))
+    return Worker(core, model, router(address)), address
 
 
 def _follow_parent(worker: Worker) -> None:
@@ -187,6 +191,14 @@ def _follow_parent(worker: Worker) -> None:
     worker.stopping.set()
     time.sleep(10.0)
     os._exit(1)  # a step that does not end must not outlive the parent
+
+
+def _remove(address: str) -> None:
+    """The socket's file and its folder: a parent that was killed leaves them to us."""
+    path = Path(address.removeprefix("ipc://"))
+    with suppress(OSError):  # the parent was faster
+        path.unlink()
+        path.parent.rmdir()
 
 
 def _say(words: IO[str], **line: Any) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -318,7 +319,7 @@ def test_no_runtime_outlives_its_parent(how: signal.Signals) -> None:
         "from sglang_lite.config import EngineConfig\n"
         "from sglang_lite.runtime.launch import start_worker\n"
         f"worker = start_worker(EngineConfig(model='fake'), core={FAKE!r})\n"
-        "print('ready', flush=True)\n"
+        "print(worker.address, flush=True)\n"
         "time.sleep(60)\n"
     )
     with subprocess.Popen(
@@ -328,7 +329,8 @@ def test_no_runtime_outlives_its_parent(how: signal.Signals) -> None:
         text=True,
     ) as parent:
         assert parent.stdout is not None
-        assert parent.stdout.readline() == "ready\n"
+        socket = Path(parent.stdout.readline().strip().removeprefix("ipc://"))
+        assert socket.exists()
         children = children_of(parent.pid)
         assert children
         os.kill(parent.pid, how)
@@ -336,6 +338,7 @@ def test_no_runtime_outlives_its_parent(how: signal.Signals) -> None:
     gone, alive = psutil.wait_procs(children, timeout=10)
     assert gone
     assert not alive
+    assert not socket.parent.exists()
 
 
 def test_a_config_that_cannot_work_is_an_error_with_the_runtimes_own_words() -> None:
