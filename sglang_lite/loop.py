@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 from sglang_lite.errors import RuntimeUnavailable
 
 T = TypeVar("T")
+CLOSED = "this runtime was closed."
 _END = object()
 _here = threading.local()
 
@@ -31,6 +33,8 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
         self._posted: deque[Callable[[], object]] = deque()
+        self._called = False  # the loop is going to look at what is posted
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._live, name=name, daemon=True)
         self._thread.start()
 
@@ -60,23 +64,40 @@ class LoopThread:
         """Call `act` there soon; many calls that are posted meanwhile cost one waking.
 
         Raises:
-            RuntimeUnavailable: the loop was closed.
+            RuntimeUnavailable: the loop was closed, or stayed behind in the process that forked.
         """
         self._posted.append(act)
-        if len(self._posted) == 1:
+        if not self._called:  # two who find it False at once wake the loop twice: no harm
+            self._check()
+            self._called = True
             try:
                 self.loop.call_soon_threadsafe(self._act)
             except RuntimeError:
-                raise RuntimeUnavailable("this runtime was closed.") from None
+                raise RuntimeUnavailable(CLOSED) from None
 
     def _act(self) -> None:
-        while self._posted:
-            try:
-                self._posted[0]()
-            except Exception as error:  # noqa: BLE001 - those who posted others must not suffer
-                context = {"message": "an action in the loop failed", "exception": error}
-                self.loop.call_exception_handler(context)
-            self._posted.popleft()  # only now: as long as it stands there, nobody need wake us
+        while True:
+            while self._posted:
+                self._do(self._posted.popleft())
+            self._called = False
+            if not self._posted:  # looked at after that: whoever comes later wakes us
+                return
+
+    def _do(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - those who posted others must not suffer
+            context = {"message": "an action in the loop failed", "exception": error}
+            self.loop.call_exception_handler(context)
+
+    def _check(self) -> None:
+        if self._process != os.getpid():
+            raise RuntimeUnavailable(
+                "this process was forked from the one that this backend belongs to, and its "
+                "threads stayed there; make a new backend here, or start the process with `spawn`."
+            )
+        if self.loop.is_closed():
+            raise RuntimeUnavailable(CLOSED)
 
     async def await_here(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` there and await it in the caller's loop."""
@@ -99,9 +120,11 @@ class LoopThread:
             await self.await_here(_close(items))
 
     def _start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        if self.loop.is_closed():
+        try:
+            self._check()
+        except RuntimeUnavailable:
             work.close()
-            raise RuntimeUnavailable("this runtime was closed.")
+            raise
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def close(self) -> None:
@@ -119,7 +142,7 @@ def shared_loop() -> LoopThread:
     """The loop of this process in which programs run and clients live; made on first use."""
     global _shared
     with _guard:
-        if _shared is None or _shared.loop.is_closed():
+        if _shared is None or _shared.loop.is_closed() or _shared._process != os.getpid():
             _shared = LoopThread("sglang-lite loop")
         return _shared
 

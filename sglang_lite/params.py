@@ -8,6 +8,7 @@ names (HTTP bodies, SGLang's `sampling_params`) has its own table, tested to cov
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -53,6 +54,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
     logprobs: int | None = None  # None: none; 0: the chosen token's; n: the n likeliest as well
 
     def __post_init__(self) -> None:
+        _typed(self, _SAMPLING)
         _within("max_tokens", self.max_tokens, 0, MAX_TOKENS)
         _within("min_tokens", self.min_tokens, 0, MAX_TOKENS)
         _within("temperature", self.temperature, 0.0, 100.0)
@@ -84,6 +86,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
         )
 
     def _check_stops(self) -> None:
+        if self.stop:
+            _all_of("stop", self.stop, str, "a text or several")
+        if self.stop_token_ids:
+            _all_of("stop_token_ids", self.stop_token_ids, int, "token ids")
         if len(self.stop) + len(self.stop_token_ids) > MAX_STOPS:
             count = len(self.stop) + len(self.stop_token_ids)
             raise _bad("stop", count, f"stops are too many, at most {MAX_STOPS}")
@@ -95,9 +101,13 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
             _within("stop_token_ids", id, 0, MAX_ID)
 
     def _check_logit_bias(self) -> None:
+        if not isinstance(self.logit_bias, dict):
+            raise _bad("logit_bias", self.logit_bias, "must be a dict of token id to bias")
         if len(self.logit_bias) > MAX_LOGIT_BIAS:
             raise _bad("logit_bias", len(self.logit_bias), f"entries, at most {MAX_LOGIT_BIAS}")
         for id, bias in self.logit_bias.items():
+            if type(id) is not int or type(bias) not in NUMBER:
+                raise _bad("logit_bias", {id: bias}, "must map token ids to numbers")
             _within("logit_bias", id, 0, MAX_ID)
             _within("logit_bias", bias, -100.0, 100.0)
 
@@ -119,6 +129,7 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     priority: int = 0  # higher goes first where the policy looks at it
 
     def __post_init__(self) -> None:
+        _typed(self, _HINT)
         _within("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY)
         _within("retain_ms", self.retain_ms, 0, MAX_RETAIN_MS)
         for name in ("program", "step", "group", "size", "steps_to_next"):
@@ -148,6 +159,40 @@ class Constraint(msgspec.Struct, frozen=True, array_like=True):
         if size > MAX_GRAMMAR_BYTES:
             message = f"`{self.kind}` has at most {MAX_GRAMMAR_BYTES} bytes, got {size}."
             raise GrammarTooLarge(message, param=self.kind)
+
+
+INTEGER, NUMBER, TRUTH = frozenset({int}), frozenset({int, float}), frozenset({bool})
+_KINDS = {INTEGER: "a whole number", NUMBER: "a number", TRUTH: "true or false"}
+_SAMPLING = (
+    *((name, INTEGER, False) for name in ("max_tokens", "min_tokens", "top_k")),
+    *((name, INTEGER, True) for name in ("seed", "logprobs")),
+    *(
+        (name, NUMBER, False)
+        for name in (
+            "temperature", "top_p", "min_p", "frequency_penalty", "presence_penalty",
+            "repetition_penalty",
+        )
+    ),
+    ("ignore_eos", TRUTH, False),
+)  # fmt: skip
+_HINT = (
+    *((name, INTEGER, False) for name in Hint.__struct_fields__ if name != "more"),
+    ("more", TRUTH, False),
+)
+
+
+def _typed(params: object, kinds: Sequence[tuple[str, frozenset[type], bool]]) -> None:
+    """Raise InvalidRequest for a value of a wrong type: the wire would not carry it. In Python
+    True is an integer; here it is none."""
+    for name, kind, optional in kinds:
+        value = getattr(params, name)
+        if type(value) not in kind and not (optional and value is None):
+            raise _bad(name, value, f"must be {_KINDS[kind]}")
+
+
+def _all_of(name: str, values: object, kind: type, what: str) -> None:
+    if type(values) is not tuple or not all(type(value) is kind for value in values):
+        raise _bad(name, values, f"must be {what}")
 
 
 def _within(name: str, value: float, low: float, high: float) -> None:

@@ -56,7 +56,7 @@ class Batch:
         for row in self.rows:
             program._know(row)
         self.on_result, self.on_error = on_result, on_error
-        self.kept = Kept(resume) if resume is not None else None
+        self.kept = Kept(resume, program.body.__name__) if resume is not None else None
         self.progress = Progress(len(self.rows), program.body.__name__, shown=progress_bar)
         self.settings: dict[str, Any] = {"timeout": timeout, "hints": hints, "parallel": parallel}
         self.seed = seed
@@ -66,7 +66,7 @@ class Batch:
 
     def start(self, index: int) -> ProgramState:
         """The state of a row's run, which has ended already if it is kept from another time."""
-        seed = None if self.seed is None else self.seed + index
+        seed = self.seed + index if type(self.seed) is int else self.seed
         state = self.program.start(self.backend, self.options, seed, **self.settings)
         if self.kept is not None and (known := self.kept.of(index, self.arguments(index))):
             known.restore(state)
@@ -140,7 +140,7 @@ def run_batch(
 
 def _as_they_end(whole: Batch, room: int) -> Iterator[tuple[int, ProgramState]]:
     """(index, state) of each row, run by a crew of threads, or in the loop if it is async."""
-    done: deque[tuple[int, ProgramState]] = deque()
+    done: deque[tuple[int, ProgramState] | BaseException] = deque()  # or why a row cannot begin
     some = threading.Event()
     unfinished: dict[int, ProgramState] = {}
 
@@ -149,7 +149,12 @@ def _as_they_end(whole: Batch, room: int) -> Iterator[tuple[int, ProgramState]]:
             yield lambda index=index: one(index)  # type: ignore[misc]
 
     def one(index: int) -> None:
-        state = whole.start(index)
+        try:
+            state = whole.start(index)
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
+            done.append(error)
+            some.set()
+            return
         unfinished[index] = state
 
         def over() -> None:
@@ -166,22 +171,27 @@ def _as_they_end(whole: Batch, room: int) -> Iterator[tuple[int, ProgramState]]:
     crew.push()
     try:
         for _ in whole.rows:
-            before = crew.begun
-            while not done:
-                some.clear()
-                if not done and not some.wait(None if crew.over else TICK) and (
-                    crew.begun == before
-                ):  # fmt: skip
-                    crew.push()
-                before = crew.begun
-            index, state = done.popleft()
-            whole.ended(index, state)
-            yield index, state
+            _await_some(done, some, crew)
+            found = done.popleft()
+            if isinstance(found, BaseException):
+                raise found
+            whole.ended(*found)
+            yield found
     finally:
         crew.stop()
         whole.progress.close()
         for state in list(unfinished.values()):
             state.cancel()
+
+
+def _await_some(done: deque[Any], some: threading.Event, crew: Crew) -> None:
+    """Wait until there is one, with one more thread whenever no body begins for a while."""
+    before = crew.begun
+    while not done:
+        some.clear()
+        if not done and not some.wait(None if crew.over else TICK) and crew.begun == before:
+            crew.push()
+        before = crew.begun
 
 
 def _live(program: Program, state: ProgramState, own: Mapping[str, Any]) -> None:
@@ -193,7 +203,7 @@ def _live(program: Program, state: ProgramState, own: Mapping[str, Any]) -> None
             program.live_beside(state, (), own).get()
         else:
             program.live(state, (), own)
-    except Exception:  # noqa: BLE001 - the state has it
+    except BaseException:  # noqa: BLE001 - the state has it; nobody waits for this thread
         pass
 
 

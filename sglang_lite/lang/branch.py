@@ -24,7 +24,6 @@ from sglang_lite.lang.errors import ProgramError
 from sglang_lite.lang.execute import Executor
 from sglang_lite.lang.nodes import Expr, Gen, Nothing, RoleEnd
 from sglang_lite.lang.outputs import Form
-from sglang_lite.lang.prompt import Prompt
 from sglang_lite.lang.run import Path, Run
 
 
@@ -51,7 +50,7 @@ _IDLE = ""  # in place of a variable's name: nothing is asked but when
 class Branch(Executor):
     def __init__(self, run: Run, path: Path = ()) -> None:
         super().__init__(run, path)
-        self.origin = Prompt()  # what was inherited
+        self.origin = Snapshot()  # what was inherited
         self.cells: dict[str, Cell[Any]] = {}
         self.forms: dict[str, Form] = {}  # of variables whose text has a value
         self.error: BaseException | None = None
@@ -71,6 +70,8 @@ class Branch(Executor):
             for part in parts:
                 made = _cells(part.sets)
                 self.cells.update(made)
+                for name in part.sets:
+                    self.forms.pop(name, None)  # a type is of what set the name last
                 if isinstance(part, Gen) and part.name and part.form is not None:
                     self.forms[part.name] = part.form
                 self._queue.append((part, made))
@@ -105,16 +106,16 @@ class Branch(Executor):
         self.cells, self.forms = dict(parent.cells), dict(parent.forms)
 
         async def take() -> None:
-            self.restore(await moment)
-            self.origin = self.prompt
+            self.origin = await moment
+            self.restore(self.origin)
 
         job = Job(take, "fork", sources=(parent.path,))
         if not moment.done or moment.error is not None:
             self.enqueue(job)
             return
         began = perf_counter()  # nothing is to be waited for: branches begin in their order
-        self.restore(moment.get())
-        self.origin = self.prompt
+        self.origin = moment.get()
+        self.restore(self.origin)
         self.note(job, began, began, self.prompt, {})
 
     def fail(self, error: BaseException) -> None:
@@ -126,12 +127,13 @@ class Branch(Executor):
     def abandon(self, error: BaseException) -> None:
         """End the branch now, whatever its backend makes of being cancelled."""
         with self._lock:
+            self.error = self.error or error  # before what is appended now can see that we are lost
             self._lost = True
             left = [*self._current, *(cell for _, cells in self._queue for cell in cells)]
             self._current = ()
             self._queue.clear()
             task = self._task
-        self.fail(error)
+        self.journal.close(self.error)
         self._settle(left)
         if task is not None:
             self.run.loop.post(task.cancel)

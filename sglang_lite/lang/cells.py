@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from sglang_lite.loop import refuse_to_block
@@ -21,15 +22,32 @@ def when_waiting(act: Callable[[], Callable[[], None]] | None) -> None:
     _here.act = act
 
 
+def block(wait: Callable[[], bool]) -> bool:
+    """What `wait` returns, which may take long.
+
+    Raises:
+        RuntimeError: this is the thread of the loop in which programs run.
+    """
+    refuse_to_block()
+    act: Callable[[], Callable[[], None]] | None = getattr(_here, "act", None)
+    after = act() if act else None
+    try:
+        return wait()
+    finally:
+        if after:
+            after()
+
+
 class Cell(Generic[T]):
     """Lighter than a future: a program makes one for each variable."""
 
-    __slots__ = ("_callbacks", "_error", "_value", "done")
+    __slots__ = ("_callbacks", "_error", "_trace", "_value", "done")
 
     def __init__(self) -> None:
         self.done = False
         self._value: T | None = None
         self._error: BaseException | None = None
+        self._trace: TracebackType | None = None
         self._callbacks: list[Callable[[], None]] | None = None
 
     @classmethod
@@ -43,7 +61,7 @@ class Cell(Generic[T]):
         self._settle()
 
     def fail(self, error: BaseException) -> None:
-        self._error = error
+        self._error, self._trace = error, error.__traceback__
         self._settle()
 
     def then(self, callback: Callable[[], None]) -> None:
@@ -68,8 +86,8 @@ class Cell(Generic[T]):
         """
         if not self.done:
             self._wait(timeout)
-        if self._error is not None:
-            raise self._error
+        if self._error is not None:  # as it was: a traceback would grow with each reader
+            raise self._error.with_traceback(self._trace)
         return self._value  # type: ignore[return-value]
 
     def wait(self, timeout: float | None = None) -> None:
@@ -95,18 +113,11 @@ class Cell(Generic[T]):
         return self.get()
 
     def _wait(self, timeout: float | None) -> None:
-        refuse_to_block()
         lock = threading.Lock()
         lock.acquire()
         self.then(lock.release)
-        act: Callable[[], Callable[[], None]] | None = getattr(_here, "act", None)
-        after = act() if act else None
-        try:
-            if not lock.acquire(timeout=-1 if timeout is None else _within(timeout)):
-                raise TimeoutError(f"not there after {timeout:g} s; it may still come.")
-        finally:
-            if after:
-                after()
+        if not block(lambda: lock.acquire(timeout=-1 if timeout is None else _within(timeout))):
+            raise TimeoutError(f"not there after {timeout:g} s; it may still come.")
 
     def _settle(self) -> None:
         with _guard:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sglang_lite.lang.journal import Journal
-from sglang_lite.lang.prompt import Generated, Prompt
+from sglang_lite.lang.prompt import Prompt
 from sglang_lite.lang.run import Run
 from sglang_lite.lang.templates import Message
 
@@ -58,9 +57,14 @@ class Context:
             self.prompt = self.prompt.add(text)
             self.journal.add(variable, text, {})
 
-    def extend(self, pieces: Sequence[str | Generated]) -> None:
-        """Append what another branch has, generated ids as they are."""
-        for piece in pieces:
+    def extend(self, start: Snapshot, end: Snapshot) -> None:
+        """Append what another branch wrote between two moments: generated ids as they are, and
+        turns that it began and ended as turns."""
+        if self.role is start.role is end.role is None:
+            self.messages = (*self.messages, *end.messages[len(start.messages) :])
+            if self.chat_from is None:
+                self.chat_from = end.chat_from
+        for piece in end.prompt.since(start.prompt):
             self.prompt = self.prompt.add(piece)
             self.journal.add(None, piece if isinstance(piece, str) else piece.text, {})
 

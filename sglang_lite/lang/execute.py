@@ -258,6 +258,8 @@ class Executor(Context):
         self, part: Expr, began: float, first: float, before: Prompt, meta: dict[str, Any]
     ) -> None:
         """Remember what was done: the run's graph and its usage are made of it."""
+        if before is not self.prompt:
+            before.forget_text()
         event = Event(self.path, part, began, first, perf_counter(), before, self.prompt, meta)
         self.run.events.append(event)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -84,14 +84,14 @@ def gen(
     forms = {"dtype": dtype, "regex": regex, "json_schema": json_schema, "ebnf": ebnf,
              "type": type, "tools": tools}  # fmt: skip
     said = [form for form, value in forms.items() if value is not None]
-    if choices:
+    if choices:  # none at all, and it is a gen as in SGLang
         if said:
             raise both("choices", said[0])
         return select(name, choices, temperature or 0.0, choices_method)
-    if not 0 <= retries <= MAX_RETRIES:
-        raise wrong("retries", retries, f"between 0 and {MAX_RETRIES}")
-    if n is not None and not 1 <= n <= MAX_SAMPLES:
-        raise InvalidRequest(f"`n` must be between 1 and {MAX_SAMPLES}, got {n}.", param="n")
+    _check_name(name)
+    _check_count("retries", retries, 0, MAX_RETRIES)
+    if n is not None:
+        _check_count("n", n, 1, MAX_SAMPLES)
     form: Form | None = None
     constraint: Constraint | None = None
     ends: tuple[str, ...] = ()
@@ -133,6 +133,16 @@ def gen(
         options["seed"] = seed
     start = logprob_start_len if return_logprob else None
     return Gen(name, options, n, constraint, ends, start, return_text_in_logprobs, form, retries)
+
+
+def _check_name(name: object) -> None:
+    if name is not None and not isinstance(name, str):
+        raise wrong("name", name, "a text")
+
+
+def _check_count(name: str, value: object, low: int, high: int) -> None:
+    if type(value) is not int or not low <= value <= high:
+        raise wrong(name, value, f"a whole number between {low} and {high}")
 
 
 def gen_int(name: str | None = None, **options: Any) -> Gen | Select:
@@ -192,9 +202,16 @@ def select(
     Raises:
         InvalidRequest: there is nothing to choose from, or a choice is empty.
     """
-    options = tuple(choices or ())
+    _check_name(name)
+    listed = isinstance(choices, Iterable) and not isinstance(choices, str)
+    options = tuple(choices) if listed else ()  # type: ignore[arg-type]
     if not options or not all(isinstance(each, str) and each for each in options):
-        raise InvalidRequest("`choices` needs one or more texts, none empty.", param="choices")
+        message = f"`choices` needs one or more texts in a list, none empty, got {choices!r:.200}."
+        raise InvalidRequest(message, param="choices")
+    if not isinstance(temperature, (int, float)) or not 0 <= temperature <= 100:
+        raise wrong("temperature", temperature, "a number between 0 and 100")
+    if choices_method is not None and not hasattr(choices_method, "needs_unconditional"):
+        raise wrong("choices_method", choices_method, "a method such as token_length_normalized")
     method = choices_method or token_length_normalized
     return Select(name, options, method, temperature, all_scores)
 

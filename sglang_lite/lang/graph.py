@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, Literal
 
 from sglang_lite.lang.nodes import RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Select, Text, Variable
@@ -66,12 +67,10 @@ class Graph:
     @cached_property
     def static_prefix(self) -> str:
         """Text that every run begins with, as far as this one tells."""
-        text = ""
-        for event in self.events:
-            if event.branch or not isinstance(event.part, _WRITTEN):
-                break
-            text = event.after.text
-        return text
+        known = list(
+            takewhile(lambda each: not each.branch and isinstance(each.part, _WRITTEN), self.events)
+        )
+        return known[-1].after.text if known else ""
 
     @property
     def hit_rate(self) -> float | None:
@@ -151,7 +150,8 @@ def _node(id: int, event: Event) -> Node:
     part, meta = event.part, event.meta
     name = getattr(part, "name", None) or getattr(part, "role", None)
     kind = getattr(part, "what", None) or KINDS.get(type(part)) or type(part).__name__.lower()
-    written = "" if kind == "fork" else event.after.text[len(event.before.text) :]
+    added = () if kind == "fork" else event.after.since(event.before)
+    written = "".join([piece if isinstance(piece, str) else piece.text for piece in added])
     return Node(
         id=id,
         branch=_branch(event.branch),

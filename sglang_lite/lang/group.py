@@ -56,7 +56,7 @@ def join(parent: Branch, branches: Sequence[Branch], mode: str) -> None:
             parent.set(name, values, {"branches": metas})
         if not gathers:
             for branch, end in zip(branches, ends, strict=True):
-                parent.extend(end.prompt.since(branch.origin))
+                parent.extend(branch.origin, end)
 
     for branch in branches:
         parent.forms |= {name: branch.forms[name] for name in names if name in branch.forms}

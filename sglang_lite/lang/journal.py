@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from sglang_lite.lang.cells import block
+
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
     variable: str | None  # that the text belongs to; None: a literal
@@ -26,7 +28,7 @@ class Journal:
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []
-        self._closed = False
+        self.closed = False
         self._error: BaseException | None = None
         self._wake: list[Callable[[], None]] = []
 
@@ -36,29 +38,29 @@ class Journal:
 
     def close(self, error: BaseException | None = None) -> None:
         """No more will come; `error` is raised to those who read to the end."""
-        if not self._closed:
-            self._error, self._closed = error, True
+        if not self.closed:
+            self._error, self.closed = error, True
             self.announce()
 
-    def read(self, over: Callable[[], bool] = lambda: False) -> Iterator[Entry]:
-        """The entries; they end when the journal is closed, or when `over` and nothing is left."""
+    def read(self, over: Callable[[], bool]) -> Iterator[Entry]:
+        """The entries; they end when `over`, which is asked after each, and nothing is left."""
         changed, at = threading.Event(), 0
         self._wake.append(changed.set)
         try:
             while True:
                 changed.clear()
-                closed, news = self._closed or over(), self._entries[at:]
+                closed, news = over(), self._entries[at:]
                 yield from news
                 at += len(news)
                 if not news:
                     if closed:
                         self._end()
                         return
-                    changed.wait()
+                    block(changed.wait)
         finally:
             self._wake.remove(changed.set)
 
-    async def read_async(self, over: Callable[[], bool] = lambda: False) -> AsyncIterator[Entry]:
+    async def read_async(self, over: Callable[[], bool]) -> AsyncIterator[Entry]:
         """The same in an event loop."""
         loop, changed, at = asyncio.get_running_loop(), asyncio.Event(), 0
 
@@ -70,7 +72,7 @@ class Journal:
         try:
             while True:
                 changed.clear()
-                closed, news = self._closed or over(), self._entries[at:]
+                closed, news = over(), self._entries[at:]
                 for entry in news:
                     yield entry
                 at += len(news)

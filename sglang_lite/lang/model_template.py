@@ -36,9 +36,24 @@ class ModelTemplate:
             before = self._marked(messages, role)[0]
         if before.startswith(so_far):
             return Opening(before[len(so_far) :])
+        if (written := self._only_added_to(messages, so_far)) and before.startswith(written):
+            return Opening(before[len(written) :])
         if self._rewritten is not None:
             self._rewritten(so_far, before)
         return Opening(before, afresh=True)
+
+    def _only_added_to(self, messages: Sequence[Message], so_far: str) -> str:
+        """The turns as rendered, if `so_far` has each of them and, between them, what the program
+        wrote outside of turns; empty if the template changed one."""
+        rendered, at = "", 0
+        for count in range(1, len(messages) + 1):
+            grown = self._render(list(messages[:count]), add_generation_prompt=False)
+            turn = grown[len(rendered) :]
+            found = so_far.find(turn, at) if grown.startswith(rendered) else -1
+            if found < 0:
+                return ""
+            rendered, at = grown, found + len(turn)
+        return rendered
 
     def end(self, messages: Sequence[Message], role: str) -> str:
         return self._marked(messages[:-1], role)[1]

@@ -25,6 +25,12 @@ class Expr:
         """The variables that it sets."""
         return ()
 
+    def __format__(self, spec: str) -> str:
+        raise TypeError(
+            f"a {type(self).__name__.lower()} in an f-string becomes its description; append it "
+            "with `+`: s += 'Name: ' + gen('name')"
+        )
+
     def __add__(self, other: object) -> Concat:
         return Concat((*parts_of(self), *parts_of(other, self.place)), place=self.place)
 
@@ -120,7 +126,11 @@ class Assign(_Named):
 
 
 class Opaque(Exception):
-    """A traced program asks for what only a run can tell."""
+    """A program does what only a run can tell."""
+
+
+class Untold(BaseException):
+    """Ends a trace where the program asks for such a thing; bodies do not catch it as an error."""
 
 
 class Unknown(Expr):
@@ -128,9 +138,12 @@ class Unknown(Expr):
 
     def _refuse(self, *_: object) -> NoReturn:
         name = getattr(self, "name", "?")
-        raise Opaque(f"the value of {name!r} is not known before the program runs")
+        raise Untold(f"the value of {name!r} is not known before the program runs")
 
-    __str__ = __format__ = __len__ = __iter__ = __bool__ = __getitem__ = _refuse
+    def __format__(self, spec: str) -> str:
+        self._refuse()
+
+    __str__ = __len__ = __iter__ = __bool__ = __getitem__ = _refuse
     __contains__ = __int__ = __float__ = __lt__ = __gt__ = _refuse
 
     def __eq__(self, other: object) -> bool:

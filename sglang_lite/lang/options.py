@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sglang_lite.errors import Unsupported
 
 
-def _texts(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, (str, int)) else tuple(value)
+def _texts(value: Any) -> Any:
+    """One or several as a tuple; what is neither is refused with the other parameters."""
+    if isinstance(value, (str, int)):
+        return (value,)
+    return tuple(value) if isinstance(value, Iterable) else value
 
 
 # the name in `gen` and `run` -> ours, and what makes our value of the one given
@@ -26,7 +29,7 @@ SAMPLING: Mapping[str, tuple[str, Callable[[Any], Any] | None]] = {
     "frequency_penalty": ("frequency_penalty", None),
     "presence_penalty": ("presence_penalty", None),
     "repetition_penalty": ("repetition_penalty", None),
-    "logit_bias": ("logit_bias", dict),
+    "logit_bias": ("logit_bias", None),
     "ignore_eos": ("ignore_eos", None),
 }
 # read together: whether there are logprobs, and of how many ids

@@ -40,7 +40,7 @@ class Form:
         """
         try:
             return self.read(text)
-        except (ValueError, KeyError) as error:
+        except Exception as error:  # a type's own validators may fail in any way
             raise InvalidOutput(self.type, text, error) from error
 
     def fits(self, text: str) -> bool:

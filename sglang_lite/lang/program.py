@@ -12,11 +12,12 @@ from typing import Any
 from sglang_lite.errors import RequestFailed
 from sglang_lite.lang.async_state import AsyncState
 from sglang_lite.lang.backends.default import as_backend, set_default_backend
+from sglang_lite.lang.bodies import arguments_of
 from sglang_lite.lang.branch import Branch
 from sglang_lite.lang.cells import Cell
 from sglang_lite.lang.errors import ProgramError
 from sglang_lite.lang.options import ASKED, NAMES, asked_of, sampling_of
-from sglang_lite.lang.run import CANCELLED, TRACING, Run
+from sglang_lite.lang.run import CANCELLED, INSIDE, TRACING, Run
 from sglang_lite.lang.state import ProgramState, State
 from sglang_lite.loop import shared_loop
 
@@ -34,7 +35,8 @@ class Program:
             are answered from, as long as the text between them is what the model wrote.
 
     Raises:
-        TypeError: the body has no argument for the state, or one with a name that `run` needs.
+        TypeError: the body has no argument for the state, or one with a name that `run` needs; or
+            it is a generator.
     """
 
     def __init__(
@@ -47,16 +49,7 @@ class Program:
         self.body, self.num_api_spec_tokens = body, num_api_spec_tokens
         self.bound = dict(bound or {})
         self.is_async = inspect.iscoroutinefunction(body)
-        parameters = list(inspect.signature(body).parameters.values())
-        if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
-            raise TypeError(f"{body.__name__}() needs a first argument for the program's state")
-        self.arguments = [each.name for each in parameters[1:]]
-        self.takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
-        if taken := next((name for name in self.arguments if name in RUN), None):
-            raise TypeError(
-                f"{body.__name__}() has an argument {taken!r}, which is an option of run(); "
-                "give it another name"
-            )
+        self.arguments, self.takes_any = arguments_of(body, RUN)
         functools.update_wrapper(self, body)
 
     @property
@@ -221,18 +214,21 @@ class Program:
 
     def live(self, state: ProgramState, arguments: Sequence[Any], own: Mapping[str, Any]) -> None:
         """Run the body here."""
+        token = INSIDE.set(state._branch.run)
         try:
             state.ret_value = self.body(state, *arguments, **own)
         except BaseException as error:
             state._branch.run.abandon(error)
             raise
         finally:
+            INSIDE.reset(token)
             state._branch.run.finish()
 
     async def alive(
         self, state: ProgramState, arguments: Sequence[Any], own: Mapping[str, Any]
     ) -> None:
         """Run an `async def` body here."""
+        token = INSIDE.set(state._branch.run)
         try:
             inside = AsyncState(state._branch)
             state.ret_value = await self.body(inside, *arguments, **own)
@@ -241,6 +237,7 @@ class Program:
             state._branch.run.abandon(RequestFailed(CANCELLED) if gone else error)
             raise
         finally:
+            INSIDE.reset(token)
             state._branch.run.finish()
 
     def live_beside(

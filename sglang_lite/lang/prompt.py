@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain, groupby
+from typing import cast
+
 import msgspec
+
+BLOCK = 64  # pieces
 
 
 class Generated(msgspec.Struct, frozen=True, gc=False):
@@ -18,34 +24,62 @@ class Generated(msgspec.Struct, frozen=True, gc=False):
 
 
 class Prompt(msgspec.Struct, eq=False, gc=False):
-    """Immutable, so that a fork is free and a backend may hold on to one."""
+    """Immutable, so that a fork is free and a backend may hold on to one.
 
-    pieces: tuple[str | Generated, ...] = ()
+    A run remembers its prompts, so each holds only what it adds to the one before, and only the
+    newest its text: what a program costs grows with its length and not with the square of it.
+    """
+
+    _before: Prompt | None = None
+    _own: tuple[str | Generated, ...] = ()  # at most `BLOCK`
     _text: str | None = None
 
     @property
+    def pieces(self) -> tuple[str | Generated, ...]:
+        """All of it, in order; neighbouring literals are one, so that they are encoded as one."""
+        blocks: list[tuple[str | Generated, ...]] = []
+        at: Prompt | None = self
+        while at is not None:
+            blocks.append(at._own)
+            at = at._before
+        return _merged(chain.from_iterable(reversed(blocks)))
+
+    @property
     def text(self) -> str:
-        if self._text is None:
-            self._text = "".join([p if isinstance(p, str) else p.text for p in self.pieces])
-        return self._text
+        text = self._text
+        if text is None:
+            text = "".join([p if isinstance(p, str) else p.text for p in self.pieces])
+            self._text = text
+        return text
+
+    def forget_text(self) -> None:
+        """Somebody holds a longer one: this one's text is made anew if it is asked for."""
+        self._text = None
 
     def add(self, piece: str | Generated) -> Prompt:
-        """This prompt and `piece`; neighbouring literals become one, encoded once."""
-        if isinstance(piece, str):
-            if not piece:
-                return self
-            if self.pieces and isinstance(self.pieces[-1], str):
-                return Prompt((*self.pieces[:-1], self.pieces[-1] + piece))
-        return Prompt((*self.pieces, piece))
+        """This prompt and `piece`."""
+        if piece == "":
+            return self
+        if len(self._own) < BLOCK:
+            return Prompt(self._before, (*self._own, piece))
+        return Prompt(self, (piece,))
 
     def since(self, start: Prompt) -> tuple[str | Generated, ...]:
         """The pieces that were added to `start`, of which this prompt is a continuation."""
-        shared = len(start.pieces)
-        own = self.pieces[shared:]
-        last = start.pieces[-1] if start.pieces else None
-        if isinstance(last, str):
-            grown = self.pieces[shared - 1]
-            assert isinstance(grown, str)
-            rest = grown[len(last) :]
-            return (rest, *own) if rest else own
-        return own
+        blocks: list[tuple[str | Generated, ...]] = []
+        at: Prompt | None = self
+        while at is not None and at is not start:
+            if at._before is start._before and at._own[: len(start._own)] == start._own:
+                blocks.append(at._own[len(start._own) :])
+                break
+            blocks.append(at._own)
+            at = at._before
+        return _merged(chain.from_iterable(reversed(blocks)))
+
+
+def _merged(pieces: Iterable[str | Generated]) -> tuple[str | Generated, ...]:
+    found: list[str | Generated] = []
+    for literal, group in groupby(pieces, lambda piece: isinstance(piece, str)):
+        together = list(group)
+        found += ["".join(cast("list[str]", together))] if literal else together
+    return tuple(found)

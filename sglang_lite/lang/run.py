@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sglang_lite.errors import RequestFailed
+from sglang_lite.errors import InvalidRequest, RequestFailed
 from sglang_lite.lang.backends.protocol import Backend
 from sglang_lite.lang.nodes import Expr, Gen, Select
 from sglang_lite.lang.prompt import Prompt
@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from sglang_lite.lang.branch import Branch
 
 Path = tuple[int, ...]
+LONGEST_TIMEOUT = 1e8
 CANCELLED = "the program was cancelled."
 USAGE = ("prompt_tokens", "cached_tokens", "completion_tokens", "fast_forwarded_tokens")
 
 # where a body runs to be traced: what a call of another program is there
 TRACING: ContextVar[Callable[..., Any] | None] = ContextVar("tracing", default=None)
+
+# the run whose body runs here: what it reads of itself ends with what it has appended
+INSIDE: ContextVar[Run | None] = ContextVar("inside", default=None)
 
 _numbers = count(1)
 
@@ -59,6 +63,16 @@ class Run:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)  # bodies, if `async def`
     forks: int = 0  # groups made so far
     running: bool = True  # the body has not ended
+
+    def __post_init__(self) -> None:
+        seconds = self.timeout
+        if seconds is not None and not (
+            type(seconds) in (int, float) and 0 < seconds <= LONGEST_TIMEOUT
+        ):
+            message = f"`timeout` is a number of seconds above 0, at most {LONGEST_TIMEOUT:g}, got "
+            raise InvalidRequest(f"{message}{seconds!r:.80}.", param="timeout")
+        if self.seed is not None and type(self.seed) is not int:
+            raise InvalidRequest(f"`seed` is a whole number, got {self.seed!r:.80}.", param="seed")
 
     def usage(self, wanted: Callable[[Event], bool] = lambda event: True) -> dict[str, Any]:
         """Tokens and seconds of gens and selects that have ended."""

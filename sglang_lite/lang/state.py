@@ -21,7 +21,7 @@ from sglang_lite.lang.nodes import (
     ScopeEnd,
     parts_of,
 )
-from sglang_lite.lang.run import Event
+from sglang_lite.lang.run import INSIDE, Event
 from sglang_lite.lang.tools import MOST_STEPS, Loop, Read, loop, run_here, tools_of
 from sglang_lite.loop import shared_loop
 from sglang_lite.params import MAX_RETAIN_MS
@@ -111,10 +111,16 @@ class State:
                 yield (entry.text, entry.meta) if return_meta_data else entry.text
 
     def _over(self, name: str | None) -> Callable[[], bool]:
-        """Whether all that is to be read of a variable is there; of the text: never before its
-        end."""
-        cells = self._branch.cells
-        return lambda: name is not None and name in cells and cells[name].done
+        """Whether all that is to be read of the text, or of a variable, is there.
+
+        A body that reads its own text, or whoever appends to a program that has ended, gets what
+        is appended up to now: its end would be waited for forever.
+        """
+        branch, cells = self._branch, self._branch.cells
+        if INSIDE.get() is branch.run or not branch.run.running:
+            moment = branch.moment()
+            return lambda: moment.done or (name in cells and cells[name].done)
+        return lambda: branch.journal.closed or (name in cells and cells[name].done)
 
     # -------------------------------------------------------------- turns and scopes
 

@@ -34,6 +34,9 @@ class Tool:
     calls: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
+        if not hasattr(self.function, "__name__"):
+            message = f"`tools` are functions with a name, got {self.function!r}."
+            raise InvalidRequest(message, param="tools")
         self.name = self.function.__name__
         self.description = inspect.getdoc(self.function) or ""
         self._model = _model_of(self.function)
@@ -67,6 +70,8 @@ def tools_of(functions: Sequence[Callable[..., Any] | Tool]) -> dict[str, Tool]:
     Raises:
         InvalidRequest: there is none, or two have one name.
     """
+    if not isinstance(functions, (list, tuple)):
+        raise InvalidRequest(f"`tools` is a list of functions, not {functions!r}.", param="tools")
     made = [each if isinstance(each, Tool) else _tool(each) for each in functions]
     named = {tool.name: tool for tool in made}
     if not made or len(named) < len(made):

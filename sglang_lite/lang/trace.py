@@ -16,12 +16,14 @@ from sglang_lite.lang.cells import Cell
 from sglang_lite.lang.execute import Executor
 from sglang_lite.lang.graph import Graph
 from sglang_lite.lang.group import ProgramStateGroup
-from sglang_lite.lang.nodes import Argument, Expr, Opaque, Variable
+from sglang_lite.lang.nodes import Argument, Expr, Opaque, Untold, Variable
 from sglang_lite.lang.program import Program
 from sglang_lite.lang.run import TRACING, Path, Run
 from sglang_lite.lang.state import State
 from sglang_lite.lang.templates import TEMPLATES, Template
 from sglang_lite.loop import shared_loop
+
+MOST_EVENTS = 10_000  # a loop that only an output ends would be traced forever
 
 
 class _Mute:
@@ -50,6 +52,8 @@ class _Recorder(Executor):
         self.forks = 0
 
     def append(self, parts: Sequence[Expr]) -> None:
+        if len(self.run.events) >= MOST_EVENTS:
+            raise Untold(f"it goes on after {MOST_EVENTS:,} expressions")
         for part in parts:
             for name in part.sets:
                 self.cells[name] = Cell.of(None)
@@ -78,7 +82,7 @@ class _TracedState(State):
         return _Done()
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise Opaque(f"what {name} says is not known before the program runs")
+        raise Untold(f"what {name} says is not known before the program runs")
 
     def fork(self, size: int = 1, position_ids_offset: object = None) -> _TracedGroup:
         parent = self._branch
@@ -143,6 +147,8 @@ def _traced(program: Program, own: Mapping[str, Any], template: Template) -> Gra
         made = program.body(_TracedState(recorder), **{**given, **own})  # type: ignore[arg-type]
         if program.is_async:
             _finish(made)
+    except Untold as end:
+        opaque = str(end)
     except Exception as error:  # noqa: BLE001 - a body may trip over a stand-in in any way
         opaque = f"{type(error).__name__}: {error}"
     finally:
@@ -157,7 +163,7 @@ def _finish(body: Coroutine[Any, Any, Any]) -> Any:
     except StopIteration as end:
         return end.value
     body.close()
-    raise Opaque("the program waits for something outside of it")
+    raise Untold("the program waits for something outside of it")
 
 
 def _needed(program: Program) -> list[str]:

@@ -42,8 +42,16 @@ class Engine:
         InvalidConfig: an option, the device or the memory does not allow it.
     """
 
-    def __init__(self, model: str = "smollm2", *, core: str = DEFAULT_CORE, **options: Any) -> None:
-        self._built, info = load_builder(core)(EngineConfig.of({"model": model, **options}))
+    def __init__(
+        self,
+        model: str = "smollm2",
+        *,
+        model_path: str | None = None,
+        core: str = DEFAULT_CORE,
+        **options: Any,
+    ) -> None:
+        config = EngineConfig.of({"model": model_path or model, **options})
+        self._built, info = load_builder(core)(config)
         self.address = f"inproc://sglang-lite-{next(_numbers)}"
         self._worker = Worker(self._built, info, router(self.address))
         self._thread = _WorkerThread(self._worker)

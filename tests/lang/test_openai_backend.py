@@ -128,7 +128,7 @@ def test_an_answer_that_nobody_waits_for_is_aborted(live: LiveServer, kind: str)
     backend: Any = sgl.RuntimeEndpoint(live.url)
     if kind == "completion":
         backend = OpenAI("fake", False, base_url=live.url + "/v1")
-    ask = Ask(Prompt(("Once",)), SamplingParams(max_tokens=100_000))
+    ask = Ask(Prompt().add("Once"), SamplingParams(max_tokens=100_000))
 
     async def first_of() -> str:
         async with aclosing(backend.generate(ask)) as parts:
@@ -286,7 +286,9 @@ def test_our_endpoint_has_logprobs_of_a_part_of_the_prompt(live: LiveServer) -> 
     async def last(start: int) -> Any:
         parts = [
             part
-            async for part in backend.generate(Ask(Prompt(("Once",)), params, logprob_start=start))
+            async for part in backend.generate(
+                Ask(Prompt().add("Once"), params, logprob_start=start)
+            )
         ]
         return parts[-1].meta
 

@@ -86,7 +86,7 @@ def test_what_the_api_itself_has_is_sent_without_asking() -> None:
 
 def test_logprobs_of_a_part_of_the_prompt_are_refused() -> None:
     backend = OpenAI("m", False, base_url="http://127.0.0.1:9/v1")
-    ask = Ask(Prompt(("q",)), SamplingParams(logprobs=0), logprob_start=0)
+    ask = Ask(Prompt().add("q"), SamplingParams(logprobs=0), logprob_start=0)
 
     async def all_of_it() -> list[Any]:
         return [part async for part in backend.generate(ask)]

@@ -143,7 +143,7 @@ def test_a_killed_runtime_is_an_error_for_each_program() -> None:
         s += q + sgl.gen("x", max_tokens=3000)
 
     states = [program.run(q=str(i), backend=runtime) for i in range(3)]
-    next(states[0]._branch.journal.read())
+    next(states[0].text_iter("x"))
     runtime._worker.process.kill()
     for state in states:
         error = state.error()

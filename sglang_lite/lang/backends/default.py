@@ -22,7 +22,7 @@ def as_backend(backend: Any) -> Backend:
     """`backend` as the language needs it.
 
     Raises:
-        InvalidRequest: there is none, neither given nor set.
+        InvalidRequest: there is none, neither given nor set; or it is nothing that generates.
     """
     if backend is None:
         if not _default:
@@ -33,5 +33,10 @@ def as_backend(backend: Any) -> Backend:
     if wrap := getattr(backend, "as_language_backend", None):  # an Engine
         wrapped: Backend = wrap()
         return wrapped
+    if isinstance(backend, type) or not hasattr(backend, "template"):
+        raise InvalidRequest(
+            f"backend={backend!r} is none; pass a Runtime, Engine, RuntimeEndpoint(url) or "
+            "OpenAI(model)."
+        )
     known: Backend = backend
     return known

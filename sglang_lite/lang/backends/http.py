@@ -36,6 +36,13 @@ from sglang_lite.wire import Finish, FinishReason
 AT_ONCE = 64  # texts that are scored by one HTTP request
 
 
+class _Info(msgspec.Struct):
+    """What we need of what a server says of its model."""
+
+    model_path: str
+    takes_hints: bool = False
+
+
 class HttpBackend(Templated):
     """The tokenizer is read from the model's folder, so the server runs on this machine.
 
@@ -65,7 +72,7 @@ class HttpBackend(Templated):
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         trusted: Any = ssl.create_default_context(cafile=verify) if verify else True
         self.model_info = self._info(headers, trusted)
-        self.takes_hints = bool(self.model_info.get("takes_hints"))
+        self.takes_hints = self.model_info["takes_hints"]
         self._programs = secrets.randbits(62)  # where ours begin: others number theirs, too
         self._words: set[asyncio.Task[Any]] = set()  # that nobody waits for
         self.tokenizer = _tokenizer(self.model_info["model_path"])
@@ -204,8 +211,13 @@ class HttpBackend(Templated):
             response.raise_for_status()
         except httpx.HTTPError as error:
             raise RuntimeUnavailable(f"no runtime answers at {self.address}: {error}") from error
-        info: dict[str, Any] = response.json()
-        return info
+        try:
+            info = msgspec.json.decode(response.content, type=_Info)
+        except msgspec.MsgspecError as error:
+            said = response.text[:200]
+            message = f"{self.address} is no server of ours ({error}); {url} says: {said!r}"
+            raise RuntimeUnavailable(message) from error
+        return msgspec.structs.asdict(info)
 
     def get_model_name(self) -> str:
         """The folder of the model, as the server tells it."""

@@ -136,19 +136,20 @@ class JsonApi:
         """What a failed response says, and the seconds it asks to wait; None: do not try again."""
         try:
             body = await response.aread()
+        except httpx.DecodingError as error:
+            body = _said(error).encode()
         finally:
             await response.aclose()
         failure = error_of(response.status_code, body)
         if response.status_code not in PASSING or b"insufficient_quota" in body:
             return failure, None
-        said = response.headers.get("retry-after", "0")
-        asked = float(said) if said.replace(".", "", 1).isdigit() else 0.0
+        asked = _seconds(response.headers.get("retry-after", ""))
         return failure, asked if asked <= LONGEST_ASKED_WAIT else None
 
     def _read(self, data: bytes) -> Any:
         try:
             return json.loads(data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RequestFailed(
                 f"{self.base_url} answered with what is not JSON ({error}): {data[:200]!r}."
             ) from error
@@ -163,12 +164,21 @@ def error_of(status: int, body: bytes) -> SglangLiteError:
     """What a failed answer says, as the exception it was on the other side."""
     try:
         said = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return from_status(status, body.decode(errors="replace")[:500] or f"status {status}")
     error = said.get("error", said) if isinstance(said, dict) else said
     if not isinstance(error, dict):
         return from_status(status, str(error))
     return from_status(status, str(error.get("message", error)), error.get("param"))
+
+
+def _seconds(said: str) -> float:
+    """What a Retry-After header asks for; 0 if it names a date or is no number."""
+    try:
+        seconds = float(said)
+    except ValueError:
+        return 0.0
+    return seconds if seconds >= 0 else 0.0
 
 
 def _code(error: Any) -> int:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sglang_lite.config import EngineConfig
+from sglang_lite.errors import InvalidConfig
 from sglang_lite.global_config import global_config
 from sglang_lite.lang.backends.encoder import Encoder, common
 from sglang_lite.lang.backends.logprobs import with_texts
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 
 MOST_ASKED = 2048  # gens and selects at a time: a runtime's queue is bounded as well
 MOST_REMEMBERED = 4096  # options whose logprobs without a prompt are kept
+CONNECT_SECONDS = 10.0
 SCORE = SamplingParams(max_tokens=0, temperature=0.0)
 
 
@@ -262,11 +264,14 @@ def RuntimeEndpoint(  # noqa: N802 - SGLang's name for it
         RuntimeUnavailable: nobody answers there.
         InvalidConfig: an address of another kind, or no template has this name.
     """
+    if not isinstance(base_url, str):
+        raise InvalidConfig(f"an address is a text such as http://host:port, not {base_url!r}.")
     if base_url.startswith(("http://", "https://")):
         from sglang_lite.lang.backends.http import HttpBackend
 
         return HttpBackend(base_url, chat_template_name, api_key=api_key, verify=verify)
-    return ClientBackend(shared_loop().run(Client.connect(base_url)), chat_template_name)
+    connecting = Client.connect(base_url, timeout=CONNECT_SECONDS)
+    return ClientBackend(shared_loop().run(connecting), chat_template_name)
 
 
 def _logits_from(ask: Ask) -> int | None:
